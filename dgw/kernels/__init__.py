@@ -1,0 +1,1 @@
+"""The ladder of GEMM kernels and its baselines, as declarations."""

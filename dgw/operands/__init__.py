@@ -1,0 +1,1 @@
+"""What is multiplied: dtypes, layouts, data, references and bounds."""

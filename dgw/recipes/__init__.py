@@ -1,0 +1,1 @@
+"""Explains and never measures."""

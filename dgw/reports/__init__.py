@@ -1,0 +1,1 @@
+"""Shows and does neither measure nor explain."""

@@ -1,0 +1,1 @@
+"""GPU plumbing of the child process."""

@@ -1,0 +1,1 @@
+"""Executes compiled PTX on the CPU and counts what the hardware would count."""

@@ -1,0 +1,1 @@
+"""Runs, records and artifacts, kept."""
