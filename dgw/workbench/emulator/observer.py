@@ -1,0 +1,157 @@
+"""What the machine tells whoever counts: the records of one emulated run and the protocol of its observer.
+
+The machine executes groups of alike instructions for all warps of a CTA (and of several CTAs) at once, so every event
+carries arrays: `n` instructions by `warps` (CTAs of the batch times warps per CTA, CTA-major) by 32 lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Dim3 = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """A line of the source named by a `.loc` directive; `line` 0 and file "" when there is none."""
+
+    file: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class InstructionInfo:
+    """One PTX instruction as counters see it. `index` is its position in the kernel (inlined callees included).
+
+    `opcode` is the first word (`ld`, `mma`), `modifiers` the others without dots. `kind` classes memory instructions:
+    `ld st ldmatrix stmatrix cp.async atom red`, empty for the rest. `space` is `global shared local param const` or empty;
+    a generic access is filed under the space that its addresses turned out to be in. `width_bytes` is what one lane
+    moves: bytes of the whole vector; for ldmatrix and stmatrix 16 (one row), for cp.async the copy size.
+    `matrices` is the count of 8x8 matrices of ldmatrix and stmatrix, else 0.
+    """
+
+    index: int
+    opcode: str
+    modifiers: tuple[str, ...]
+    text: str
+    line: int
+    source: SourceLine
+    kind: str = ""
+    space: str = ""
+    width_bytes: int = 0
+    matrices: int = 0
+    block: int = 0
+
+
+class Access:
+    """One executed group of `n` alike memory instructions (same opcode, width and space).
+
+    `pattern` is hashable: two accesses of equal `instructions` and equal `pattern` have the same mask and addresses
+    that differ by one multiple of 128 bytes, so they cost the same. `space` is the resolved one. For cp.async two
+    accesses are announced: space `shared` (destination, 16/8/4 bytes) and space `global` (source; lanes whose src-size
+    is 0 are masked off).
+    """
+
+    __slots__ = ("_addresses", "instructions", "mask", "pattern", "space")
+
+    def __init__(
+        self,
+        instructions: tuple[InstructionInfo, ...],
+        space: str,
+        addresses: Callable[[], NDArray[np.int64]],
+        mask: NDArray[np.bool_],
+        pattern: Hashable,
+    ) -> None:
+        self.instructions = instructions
+        self.space = space
+        self._addresses = addresses
+        self.mask = mask
+        self.pattern = pattern
+
+    @property
+    def addresses(self) -> NDArray[np.int64]:
+        """Byte addresses, int64 [n, warps, 32] (in the window of `space` for shared and local); undefined where masked off."""
+        return self._addresses()
+
+    @property
+    def lanes(self) -> NDArray[np.bool_]:
+        """Which lanes took part: bool, broadcastable to [n, warps, 32]; for ldmatrix x1 and x2 only the row lanes."""
+        return self.mask
+
+
+class Observer(Protocol):
+    """Receives what a run did. Every method may be called often: memoise on `Access.pattern`."""
+
+    def begin(self, instructions: Sequence[InstructionInfo], ctas: Sequence[Dim3], warps_per_cta: int) -> None:
+        """A batch of CTAs starts; `instructions[i].index == i`. Warps of later events are numbered CTA-major."""
+
+    def block(self, first: int, last: int, warps: int) -> None:
+        """`warps` warps executed the instructions `first` <= index < `last` (a basic block) once, predicated ones included."""
+
+    def memory(self, access: Access) -> None:
+        """A group of memory instructions was executed (param accesses are not announced)."""
+
+    def branch(self, instruction: int, warps: int, divergent: int) -> None:
+        """A conditional branch was executed by `warps` warps, in `divergent` of which the active lanes disagreed."""
+
+    def barrier(self, instruction: int, warps: int) -> None:
+        """`warps` warps executed a CTA-level barrier."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that a run did and must not do.
+
+    `kind` is one of :data:`KINDS`. `line` is the PTX line, `source` the source line of the accused instruction;
+    `other_line` and `other_source` name the earlier conflicting access of a race. `threads` are linear thread indices
+    in `cta` (at most 8 of `count`), `address` the byte address of the first of them in `space`.
+    """
+
+    kind: str
+    message: str
+    line: int
+    source: SourceLine
+    cta: Dim3 = (0, 0, 0)
+    threads: tuple[int, ...] = ()
+    address: int | None = None
+    space: str = ""
+    count: int = 1
+    other_line: int = 0
+    other_source: SourceLine = field(default_factory=SourceLine)
+
+
+KINDS: dict[str, str] = {
+    "out-of-bounds": "an address outside every registered buffer, or outside shared, local, const or param memory",
+    "misaligned": "an address that is not a multiple of the access width",
+    "read-only": "a store into an input",
+    "uninitialised-shared": "shared memory was read that nobody has written",
+    "uninitialised-local": "local memory was read that the thread has not written",
+    "uninitialised-register": "a register was used that nothing has written",
+    "async-pending": "the destination of a cp.async was used before the wait for its group",
+    "race": "two threads, one shared address, at least one write, and no barrier between",
+    "barrier": "a barrier that some threads of the CTA never reach",
+    "divergent": "an aligned instruction (bar.sync, mma, ldmatrix, shfl ...) that only part of a warp executes",
+    "deadlock": "no thread can go on",
+    "step-limit": "more basic blocks executed than allowed",
+    "trap": "the kernel executed trap or failed an assertion",
+}
+
+
+@dataclass
+class Outcome:
+    """What a run did. `instructions` and `block_warps` give counts without an observer.
+
+    `block_warps[b]` is how often a warp executed basic block `b` (instructions with `block == b`). `completed` is False
+    when the run stopped early (deadlock, step limit, trap).
+    """
+
+    findings: tuple[Finding, ...]
+    instructions: tuple[InstructionInfo, ...]
+    block_warps: NDArray[np.int64]
+    completed: bool = True
+    steps: int = 0
