@@ -29,9 +29,9 @@ class InstructionInfo:
     """One PTX instruction as counters see it. `index` is its position in the kernel (inlined callees included).
 
     `opcode` is the first word (`ld`, `mma`), `modifiers` the others without dots. `kind` classes memory instructions:
-    `ld st ldmatrix stmatrix cp.async atom red`, empty for the rest. `space` is `global shared local param const` or empty;
-    a generic access is filed under the space that its addresses turned out to be in. `width_bytes` is what one lane
-    moves: bytes of the whole vector; for ldmatrix and stmatrix 16 (one row), for cp.async the copy size.
+    `ld st ldmatrix stmatrix cp.async atom red`, empty for the rest. `space` is `global shared local param const
+    generic` or empty; `Access.space` is the resolved one. `width_bytes` is what one lane moves: bytes of the whole
+    vector; for ldmatrix and stmatrix 16 (one row), for cp.async the copy size.
     `matrices` is the count of 8x8 matrices of ldmatrix and stmatrix, else 0.
     """
 
@@ -75,7 +75,7 @@ class Access:
 
     @property
     def addresses(self) -> NDArray[np.int64]:
-        """Byte addresses, int64 [n, warps, 32] (in the window of `space` for shared and local); undefined where masked off."""
+        """Byte addresses (offsets for shared and local), int64 [n, warps, 32]; undefined where masked off."""
         return self._addresses()
 
     @property
@@ -91,7 +91,7 @@ class Observer(Protocol):
         """A batch of CTAs starts; `instructions[i].index == i`. Warps of later events are numbered CTA-major."""
 
     def block(self, first: int, last: int, warps: int) -> None:
-        """`warps` warps executed the instructions `first` <= index < `last` (a basic block) once, predicated ones included."""
+        """`warps` warps executed a basic block once: instructions `first` <= index < `last`, predicated ones included."""
 
     def memory(self, access: Access) -> None:
         """A group of memory instructions was executed (param accesses are not announced)."""
