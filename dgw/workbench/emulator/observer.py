@@ -51,13 +51,16 @@ class InstructionInfo:
 class Access:
     """One executed group of `n` alike memory instructions (same opcode, width and space).
 
-    `pattern` is hashable: two accesses of equal `instructions` and equal `pattern` have the same mask and addresses
-    that differ by one multiple of 128 bytes, so they cost the same. `space` is the resolved one. For cp.async two
-    accesses are announced: space `shared` (destination, 16/8/4 bytes) and space `global` (source; lanes whose src-size
-    is 0 are masked off).
+    `pattern` is hashable and cheap to hash: two accesses of equal `pattern` have the same instructions, the same mask
+    and addresses (sources too) that differ by one multiple of 128 bytes, so they cost the same. (The reverse does not
+    hold: a cache of patterns is bounded.) `space` is the resolved one. `mask` says which lanes took part: bool,
+    broadcastable to [n, warps, 32]; for ldmatrix and stmatrix x1 and x2 only the lanes that give row addresses.
+
+    A cp.async is announced once, with space `shared` and the destinations as `addresses`; `sources` then holds the
+    global addresses and `source_mask` the lanes that read there (src-size above 0); both None for everything else.
     """
 
-    __slots__ = ("_addresses", "instructions", "mask", "pattern", "space")
+    __slots__ = ("_addresses", "_sources", "instructions", "mask", "pattern", "source_mask", "space")
 
     def __init__(
         self,
@@ -66,12 +69,16 @@ class Access:
         addresses: Callable[[], NDArray[np.int64]],
         mask: NDArray[np.bool_],
         pattern: Hashable,
+        sources: Callable[[], NDArray[np.int64]] | None = None,
+        source_mask: NDArray[np.bool_] | None = None,
     ) -> None:
         self.instructions = instructions
         self.space = space
         self._addresses = addresses
         self.mask = mask
         self.pattern = pattern
+        self._sources = sources
+        self.source_mask = source_mask
 
     @property
     def addresses(self) -> NDArray[np.int64]:
@@ -79,9 +86,9 @@ class Access:
         return self._addresses()
 
     @property
-    def lanes(self) -> NDArray[np.bool_]:
-        """Which lanes took part: bool, broadcastable to [n, warps, 32]; for ldmatrix x1 and x2 only the row lanes."""
-        return self.mask
+    def sources(self) -> NDArray[np.int64] | None:
+        """Global source addresses of a cp.async, int64 [n, warps, 32]; None for other instructions."""
+        return None if self._sources is None else self._sources()
 
 
 class Observer(Protocol):
@@ -91,7 +98,7 @@ class Observer(Protocol):
         """A batch of CTAs starts; `instructions[i].index == i`. Warps of later events are numbered CTA-major."""
 
     def block(self, first: int, last: int, warps: int) -> None:
-        """`warps` warps executed a basic block once: instructions `first` <= index < `last`, predicated ones included."""
+        """`warps` warps executed a basic block: instructions `first` <= index < `last`, predicated ones included."""
 
     def memory(self, access: Access) -> None:
         """A group of memory instructions was executed (param accesses are not announced)."""
