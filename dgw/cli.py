@@ -1,0 +1,128 @@
+"""The Typer application: it names the commands, and turns every ending into one exit code and at most two lines."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from dgw import __version__
+from dgw.errors import DgwError, Exit, UsageError
+
+COMMANDS = {
+    "profile": "Measure variants on shapes: time, counters and static facts in one table.",
+    "compare": "Variants side by side, sorted as a ladder.",
+    "check": "Check results: variants x types x layouts x shapes.",
+    "list": "The variants there are.",
+    "show": "One variant: idea, tunables, source, PTX, SASS.",
+    "metrics": "The metrics there are: unit, meaning, architectures, passes.",
+    "runs": "The runs in the store.",
+    "report": "A stored run as a table, JSON, Markdown or CSV.",
+    "import": "Take over a run that was exported elsewhere.",
+    "doctor": "What is missing on this machine, and what to do about it.",
+    "store": "Where results are kept: path, info, prune.",
+    "child": "",
+}
+"""Every command and its line of help. A command is `app` or `command` of the module of its name in dgw.commands."""
+
+HIDDEN = ("child",)
+_MODULES = {"list": "list_", "import": "import_", "store": "store"}
+
+
+class Commands(TyperGroup):
+    """A group that imports a command's module when the command is run, not when the commands are listed."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names, in the order shown."""
+        return [name for name in COMMANDS if name not in HIDDEN]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of a name; a usage error with the nearest names where there is none."""
+        if cmd_name not in COMMANDS:
+            near = difflib.get_close_matches(cmd_name, self.list_commands(ctx), n=2, cutoff=0.5)
+            raise UsageError(
+                f"no command is named {cmd_name!r}", f"dgw {' or dgw '.join(near)}" if near else "dgw --help"
+            )
+        module = importlib.import_module(f"dgw.commands.{_MODULES.get(cmd_name, cmd_name)}")
+        own: typer.Typer = module.app
+        command = typer.main.get_command(own)
+        command.name = cmd_name
+        return command
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The list of commands, from the table above."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name]) for name in self.list_commands(ctx)])
+
+
+app = typer.Typer(
+    cls=Commands, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"dgw {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def dgw(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="The version, and nothing else."
+    ),
+) -> None:
+    """Why is this matrix multiplication as fast as it is, and what would make it faster?"""
+
+
+_CLICK_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
+"""The base of every error that the option parser raises, wherever this version of Typer keeps it."""
+
+
+def _parser_error(error: Exception) -> UsageError:
+    """The option parser's own error in the form of every other one."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "dgw"
+    message = getattr(error, "message", str(error))
+    possible = getattr(error, "possibilities", None)
+    formatted = error.format_message() if hasattr(error, "format_message") and not possible else message
+    formatted = formatted.rstrip(".")
+    text = formatted[:1].lower() + formatted[1:]
+    return UsageError(text, f"{path} {possible[0]}" if possible else f"{path} --help")
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code. Errors raised on purpose become two lines on standard error."""
+    from dgw.commands.console import complain
+
+    try:
+        command = typer.main.get_command(app)
+        code = command.main(args=None if arguments is None else list(arguments), prog_name="dgw", standalone_mode=False)
+    except DgwError as error:
+        complain(error)
+        return int(error.exit_code)
+    except typer.Abort:
+        sys.stderr.write("error: interrupted\n  try: the same command again\n")
+        return int(Exit.INTERRUPTED)
+    except BrokenPipeError:
+        # whoever read standard output has gone; nothing more may be written to it, not even at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return int(Exit.OK)
+    except _CLICK_ERROR as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            sys.stdout.write(f"{error}\n")
+            return int(Exit.OK)
+        complain(_parser_error(error))
+        return int(Exit.USAGE)
+    return code if isinstance(code, int) else int(Exit.OK)
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run())

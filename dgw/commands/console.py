@@ -1,0 +1,86 @@
+"""Where output goes: results to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol, TextIO
+
+from dgw.errors import DgwError
+
+PIPED_WIDTH = 120
+"""Columns of a table that goes to a file or a pipe, where no terminal says how wide it is."""
+
+
+def width(stream: TextIO | None = None) -> int:
+    """Columns to use on `stream` (standard output by default): COLUMNS, else the terminal's, else 120."""
+    stream = stream or sys.stdout
+    if os.environ.get("COLUMNS", "").isdigit() or stream.isatty():
+        return shutil.get_terminal_size((80, 24)).columns
+    return PIPED_WIDTH
+
+
+def colour(stream: TextIO | None = None) -> bool:
+    """Whether to colour `stream`: a terminal that can, and no NO_COLOR (https://no-color.org: set and not empty)."""
+    stream = stream or sys.stdout
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def say(text: str = "") -> None:
+    """A line or more of result."""
+    sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+
+
+def note(text: str) -> None:
+    """A line on standard error: what was done, not what came of it."""
+    sys.stderr.write(f"{text}\n")
+
+
+def warn(text: str, hint: str = "") -> None:
+    """One line of warning and one of advice on standard error."""
+    note(f"warning: {one_line(text)}")
+    if hint:
+        note(f"  try: {one_line(hint)}")
+
+
+def complain(error: DgwError) -> None:
+    """One line of error and one of advice on standard error."""
+    note(f"error: {one_line(error.message)}")
+    if error.hint:
+        note(f"  try: {one_line(error.hint)}")
+
+
+def one_line(text: str) -> str:
+    """Text on one line, whatever it was."""
+    return " ".join(text.split())
+
+
+class Progress(Protocol):
+    """A line that says how far a run is."""
+
+    def __call__(self, done: int, total: int, doing: str) -> None:
+        """`done` of `total` cases are finished and `doing` is under way."""
+
+
+@contextmanager
+def progress(label: str) -> Iterator[Progress]:
+    """A progress line on standard error while cases run; nothing where standard error is no terminal."""
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        yield lambda done, total, doing: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn(label), BarColumn(bar_width=20), MofNCompleteColumn(), TimeElapsedColumn())
+    shown = Console(stderr=True, no_color=not colour(sys.stderr))
+    with Bar(*columns, TextColumn("{task.description}", markup=False), console=shown, transient=True) as bar:
+        task = bar.add_task("", total=None)
+
+        def update(done: int, total: int, doing: str) -> None:
+            bar.update(task, completed=done, total=total, description=doing)
+
+        yield update

@@ -1,0 +1,134 @@
+"""Options that mean the same in every command that has them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+from typer import Option
+
+
+class Engine(StrEnum):
+    """What runs the kernels."""
+
+    AUTO = "auto"
+    GPU = "gpu"
+    EMULATOR = "emulator"
+    STATIC = "static"
+
+
+Names = list[str] | None
+
+Variants = Annotated[
+    Names, Option("--variant", "-v", metavar="NAME[,NAME]", help="A bare name picks the best family that runs here.")
+]
+Family = Annotated[str, Option("--family", metavar="NAME", help="Every stage of a family, as a ladder.")]
+Kernels = Annotated[Path | None, Option("--kernels", metavar="DIR", help="A folder with your own declarations.")]
+Kernel = Annotated[
+    Path | None,
+    Option("--kernel", metavar="FILE", help="A declaration (.py), or a .cu with its declaration beside it."),
+]
+Config = Annotated[
+    Names, Option("--config", "-c", metavar="K=V[,K=V]", help="Tunables, such as BM=128,BN=256; again for each config.")
+]
+Against = Annotated[
+    Names,
+    Option("--against", metavar="NAME", help="Baselines timed beside; none. [default: cublas, given a GPU and torch]"),
+]
+Shapes = Annotated[Names, Option("--shape", "-s", metavar="MxNxK[,...]", help="MxNxK or BxMxNxK.")]
+ShapesFile = Annotated[
+    Path | None,
+    Option("--shapes", metavar="FILE.csv", help="Columns m,n,k (batch, dtype, layout optional), or a shape a line."),
+]
+Suite = Annotated[str, Option("--suite", metavar="NAME", help="Shapes of perf/suites: llm, seeds, ragged.")]
+Dtypes = Annotated[
+    Names, Option("--dtype", "-t", metavar="NAME[,NAME]", help="f16 bf16 f32 tf32 e4m3 s8 s4. [default: f16]")
+]
+Out = Annotated[str, Option("--out", metavar="DTYPE", help="Type of D. [default: as the inputs]")]
+Layouts = Annotated[
+    Names, Option("--layout", "-l", metavar="nn|nt|tn|tt", help="Of A and B; t: stored transposed. [default: nn]")
+]
+Alpha = Annotated[float, Option("--alpha", help="Factor of A @ B.")]
+Beta = Annotated[float, Option("--beta", help="Factor of C; with 0 there is no C.")]
+LeadA = Annotated[int | None, Option("--lda", min=1, help="Leading dimension of A, in elements.")]
+LeadB = Annotated[int | None, Option("--ldb", min=1, help="Leading dimension of B, in elements.")]
+LeadD = Annotated[int | None, Option("--ldd", min=1, help="Leading dimension of C and D, in elements.")]
+Data = Annotated[str, Option("--data", metavar="SET", help="normal, uniform, integer, one-hot, outliers, ...")]
+Seed = Annotated[int, Option("--seed", min=0, help="Seed of the data.")]
+Counters = Annotated[
+    str, Option("--counters", metavar="SET|NAMES", help="quick std memory stalls tensor full none, or metric names.")
+]
+Device = Annotated[
+    str, Option("--device", "-d", metavar="NAME", help="The GPU model meant where there is none. [default: h200]")
+]
+Arch = Annotated[str, Option("--arch", metavar="sm_NN", help="Architecture, such as sm_90a.")]
+EngineChoice = Annotated[Engine, Option("--engine", "-e", help="auto: the GPU if there is one, else the emulator.")]
+FullGrid = Annotated[bool, Option("--full-grid", help="Emulate every CTA instead of one of each kind.")]
+Resume = Annotated[bool, Option("--resume", help="Take over what an earlier run of the same code has finished.")]
+ByLine = Annotated[bool, Option("--by-line", help="Also the source lines that cost most.")]
+AsJson = Annotated[bool, Option("--json", help="JSON on standard output.")]
+NoStore = Annotated[bool, Option("--no-store", help="Keep nothing.")]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What a command line asks to be run: the options that `profile`, `compare` and `check` share."""
+
+    variant: Variants = None
+    kernels: Kernels = None
+    kernel: Kernel = None
+    config: Config = None
+    shape: Shapes = None
+    shapes: ShapesFile = None
+    suite: Suite = ""
+    dtype: Dtypes = None
+    out: Out = ""
+    layout: Layouts = None
+    alpha: Alpha = 1.0
+    beta: Beta = 0.0
+    lda: LeadA = None
+    ldb: LeadB = None
+    ldd: LeadD = None
+    data: Data = "normal"
+    seed: Seed = 0
+    device: Device = ""
+    engine: EngineChoice = Engine.AUTO
+    full_grid: FullGrid = False
+    resume: Resume = False
+    no_store: NoStore = False
+    json: AsJson = False
+
+
+def spread(function: Callable[..., None]) -> Callable[..., None]:
+    """`function` with its parameter of type Ask replaced by one option for each field."""
+    asked = get_type_hints(Ask, include_extras=True)
+    own = inspect.signature(function, eval_str=True).parameters.values()
+    target = next(parameter.name for parameter in own if parameter.annotation is Ask)
+    parameters = [parameter for parameter in own if parameter.name != target]
+    parameters += [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=asked[field.name]
+        )
+        for field in fields(Ask)
+    ]
+
+    @functools.wraps(function)
+    def call(**options: Any) -> None:
+        ask = Ask(**{name: options.pop(name) for name in asked})
+        function(**{target: ask}, **options)
+
+    del call.__wrapped__  # else its signature would be taken for this one's
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return call
+
+
+def split(values: Iterable[str] | None) -> list[str]:
+    """Values given by repeating an option or by commas, in order, without repeats."""
+    parts = (part.strip() for value in values or () for part in value.split(","))
+    return list(dict.fromkeys(part for part in parts if part))

@@ -1,0 +1,187 @@
+"""From what was typed to cases: shapes, types and layouts to problems, names to variants, tunables to configs."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dgw.commands.options import Ask, split
+from dgw.commands.suites import Wanted, shapes_file, suite
+from dgw.errors import UsageError
+from dgw.model import Case, Config, Device, Operand, Problem, Tunable, Variant, gemm
+
+LAYOUTS = ("nn", "nt", "tn", "tt")
+OUT = {"s8": "s32", "s4": "s32", "e4m3": "f16"}
+"""The type of D where it is not that of the inputs."""
+ACCUMULATOR = {"s8": "s32", "s4": "s32", "f64": "f64"}
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """Up to three known names that resemble `name`, else all of them if few, else nothing."""
+    close = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    return " or ".join(close) if close else ", ".join(known) if len(known) <= 12 else ""
+
+
+def problems(ask: Ask, command: str, default_shapes: Sequence[str] = ()) -> list[Problem]:
+    """The problems asked for: every shape with every type and layout. Raises UsageError."""
+    wanted, layouts = _wanted(ask, command, default_shapes)
+    layouts = split(ask.layout) or layouts or ["nn"]
+    for layout in layouts:
+        if layout not in LAYOUTS:
+            raise UsageError(f"no layout is named {layout!r}", f"--layout {' or '.join(LAYOUTS)}")
+    found = []
+    for dtype in split(ask.dtype) or [""]:
+        for layout in layouts:
+            found += [_problem(ask, item, item.dtype or dtype or "f16", item.layout or layout) for item in wanted]
+    return list(dict.fromkeys(found))
+
+
+def _wanted(ask: Ask, command: str, default: Sequence[str]) -> tuple[list[Wanted], list[str]]:
+    wanted = [Wanted(shape) for shape in split(ask.shape)]
+    layouts: list[str] = []
+    if ask.shapes is not None:
+        wanted += shapes_file(ask.shapes)
+    if ask.suite:
+        listed, meant = suite(ask.suite)
+        wanted += listed
+        layouts += meant
+    if not wanted:
+        wanted = [Wanted(shape) for shape in default]
+    if not wanted:
+        raise UsageError("no shape was given", f"{command} --shape 4096x4096x4096")
+    return wanted, layouts
+
+
+def _problem(ask: Ask, item: Wanted, dtype: str, layout: str) -> Problem:
+    from dgw.operands.data import DATA_SETS
+    from dgw.operands.dtypes import check_dtype
+    from dgw.operands.shapes import parse_shape
+
+    batch, m, n, k = parse_shape(item.shape)
+    check_dtype(dtype)
+    out = check_dtype(ask.out) if ask.out else OUT.get(dtype)
+    if layout not in LAYOUTS:
+        raise UsageError(f"no layout is named {layout!r}", f"use {' or '.join(LAYOUTS)}")
+    if ask.data not in DATA_SETS:
+        raise UsageError(f"no data set is named {ask.data!r}", f"--data {nearest(ask.data, DATA_SETS)}")
+    fields: dict[str, Any] = {"accumulator": ACCUMULATOR.get(dtype, "f32"), "alpha": ask.alpha, "beta": ask.beta}
+    if batch > 1:
+        fields |= {"op": "batched", "batch": batch}
+    problem = gemm(m, n, k, dtype, layout, out, data=ask.data, seed=ask.seed, **fields)
+    if ask.beta != 0.0:
+        problem = msgspec.structs.replace(problem, c=Operand(dtype=problem.d.dtype))
+    return _strided(problem, {"a": ask.lda, "b": ask.ldb, "c": ask.ldd, "d": ask.ldd})
+
+
+def _strided(problem: Problem, leads: Mapping[str, int | None]) -> Problem:
+    for name, lead in leads.items():
+        operand = problem.operands().get(name)
+        if lead is None or operand is None:
+            continue
+        least = problem.leading_dimension(name)
+        if lead < least:
+            option = "--ldd" if name == "c" else f"--ld{name}"
+            raise UsageError(
+                f"leading dimension {lead} of {name} is below its width {least} at {problem.shape} {problem.layout}",
+                f"{option} {least} or more",
+            )
+        replaced: Any = {name: msgspec.structs.replace(operand, ld=lead)}
+        problem = msgspec.structs.replace(problem, **replaced)
+    return problem
+
+
+def library(ask: Ask) -> dict[str, Variant]:
+    """Every variant known, the user's own included."""
+    from dgw.kernels.loader import load
+
+    return load(extra_paths(ask.kernels, ask.kernel))
+
+
+def extra_paths(*paths: Path | None) -> tuple[Path, ...]:
+    """The folders and files of the user's own kernels, made absolute because a child reads them too."""
+    given = [path for path in paths if path is not None]
+    for path in given:
+        if not path.exists():
+            raise UsageError(f"{path} does not exist", "--kernels DIR or --kernel FILE with a declaration in it")
+    return tuple(path.resolve() for path in given)
+
+
+def chosen(names: Sequence[str], variants: Mapping[str, Variant], device: Device, engine: str) -> list[Variant]:
+    """The variants of these names on this device and engine. Raises UsageError with the nearest names."""
+    from dgw.kernels.loader import select
+
+    return list({v.id: v for v in (select(variants, name, device, engine) for name in names)}.values())
+
+
+def ladder(variants: Mapping[str, Variant], family: str) -> list[Variant]:
+    """The stages of a family, lowest first. Raises UsageError with the families there are."""
+    stages = [v for v in variants.values() if v.family == family and v.stage is not None]
+    if not stages:
+        families = sorted({v.family for v in variants.values() if v.stage is not None})
+        raise UsageError(f"no family is named {family!r}", f"--family {nearest(family, families)}")
+    return sorted(stages, key=lambda v: (v.stage or 0, v.id))
+
+
+def rank(variants: Mapping[str, Variant]) -> dict[str, int]:
+    """Position of every variant in a table: stages by family and stage, then everything else by name."""
+    ordered = sorted(variants.values(), key=lambda v: (v.stage is None, v.family, v.stage or 0, v.id))
+    return {variant.id: position for position, variant in enumerate(ordered)}
+
+
+def configs(texts: Sequence[str] | None) -> list[Config]:
+    """The configs typed, one for each `--config`; one empty config where there is none. Raises UsageError."""
+    return [_config(text) for text in texts or ()] or [{}]
+
+
+def _config(text: str) -> Config:
+    config: Config = {}
+    for part in text.split(","):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not (name and equals and value):
+            raise UsageError(f"config {text!r}: {part.strip()!r} is not NAME=VALUE", "--config BM=128,BN=256")
+        config[name] = int(value) if value.lstrip("-").isdigit() else value
+    return config
+
+
+def cases(problem: Problem, variants: Sequence[Variant], wanted: Sequence[Config]) -> list[Case]:
+    """Every variant with every config on `problem`; a tunable that one of several variants lacks is left to the others.
+
+    Raises UsageError for a tunable that no variant has, and for a value outside its range.
+    """
+    for config in wanted:
+        for name in config:
+            known = sorted({tunable.name for variant in variants for tunable in variant.space})
+            if name not in known:
+                who = variants[0].id if len(variants) == 1 else "none of the variants"
+                has = f"has no tunable {name}" if len(variants) == 1 else f"has a tunable {name}"
+                raise UsageError(f"{who} {has}", _allowed(variants))
+    found = []
+    for variant in variants:
+        space = {tunable.name: tunable for tunable in variant.space}
+        for config in wanted:
+            taken = {name: _value(variant, space[name], value) for name, value in config.items() if name in space}
+            full = {**variant.defaults(), **taken}
+            found.append(Case(problem=problem, variant=variant.id, version=variant.version, config=full))
+    return list({case.key: case for case in found}.values())
+
+
+def _value(variant: Variant, tunable: Tunable, value: int | str) -> int | str:
+    if value not in tunable.values:
+        allowed = ",".join(str(v) for v in tunable.values)
+        raise UsageError(
+            f"{variant.id} does not take {tunable.name}={value} ({tunable.meaning})",
+            f"--config {tunable.name}={tunable.default}; allowed: {allowed}",
+        )
+    return value
+
+
+def _allowed(variants: Sequence[Variant]) -> str:
+    variant = next((v for v in variants if v.space), None)
+    if variant is None:
+        return "leave --config out: there is nothing to tune"
+    names = " ".join(tunable.name for tunable in variant.space)
+    return f"dgw show {variant.id} --configs; it takes {names}"

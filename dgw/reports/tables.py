@@ -1,0 +1,283 @@
+"""The one table builder: records become blocks of raw values, which every renderer shows alike.
+
+A block is one problem: metrics are its lines, variants its columns. Values stay in base units; a value that is not
+known carries the reason instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dgw.model import Measurement, Problem, Record
+from dgw.reports.units import UNKNOWN, Style, shared_unit, show, show_in
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One value in base units, its 95 % interval where there is one, or the reason why it is not known."""
+
+    value: float | int | str | None = None
+    low: float | None = None
+    high: float | None = None
+    absent: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One metric of a block: a cell for every column."""
+
+    key: str
+    label: str
+    group: str
+    style: Style
+    cells: tuple[Cell, ...]
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether the line is one that is judged by its interval, and any cell has one."""
+        return self.key in JUDGED and any(cell.low is not None and cell.high is not None for cell in self.cells)
+
+    @property
+    def unit(self) -> tuple[float, str]:
+        """The factor and unit in which the whole line is shown."""
+        return shared_unit((cell.value for cell in self.cells), self.style)
+
+    @property
+    def heading(self) -> str:
+        """The label with the unit of the line."""
+        unit = self.unit[1]
+        return f"{self.label}, {unit}" if unit else self.label
+
+    def text(self, column: int) -> str:
+        """The cell as people read it, in the unit of the line."""
+        return show_in(self.cells[column].value, self.style, self.unit[0])
+
+    def interval(self, column: int) -> str:
+        """The cell's interval as people read it, in the unit of the line."""
+        cell = self.cells[column]
+        if cell.low is None or cell.high is None:
+            return UNKNOWN
+        low, high = (show_in(end, self.style, self.unit[0]).removesuffix(" x") for end in (cell.low, cell.high))
+        return f"{low} .. {high}"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One record of a block and the title that tells it from its neighbours."""
+
+    title: str
+    record: Record
+
+
+@dataclass(frozen=True)
+class Block:
+    """Everything known about one problem on one machine."""
+
+    problem: Problem
+    title: str
+    columns: tuple[Column, ...]
+    lines: tuple[Line, ...]
+
+    def line(self, key: str) -> Line | None:
+        """The line of a metric, or None when the block does not show it."""
+        return next((line for line in self.lines if line.key == key), None)
+
+
+Find = Callable[[Record], Cell]
+
+
+@dataclass(frozen=True)
+class _Spec:
+    key: str
+    label: str
+    group: str
+    style: Style
+    always: bool = True
+    find: Find | None = None
+
+
+def _source(found: Measurement) -> str:
+    return f"{found.collector} ({found.protocol})" if found.protocol else found.collector
+
+
+def _measured(record: Record, key: str) -> Cell:
+    found = record.get(key)
+    if found is None:
+        return Cell(absent="not measured in this run" if record.outcome == "ok" else "")
+    if found.value is None:
+        return Cell(absent=found.absent or "no reason was recorded")
+    return Cell(found.value, found.low, found.high, source=_source(found))
+
+
+def _error(record: Record) -> Cell:
+    check = record.check
+    if check is None:
+        return Cell(absent="" if record.outcome != "ok" else "not checked in this run")
+    source = f"{check.collector} ({check.where})"
+    if check.error is None or check.bound is None:
+        return Cell("not finite", source=source)
+    if check.bound == 0:
+        return Cell("exact" if check.error == 0 else show(check.error, "count"), source=source)
+    return Cell(check.error / check.bound, source=source)
+
+
+STALL_PREFIX = "stall_"
+
+
+def _stalls(record: Record) -> list[Measurement]:
+    """Shares of warp time by stall reason; issuing (`selected`) is time but not a stall."""
+    return [
+        m
+        for m in record.measurements
+        if m.metric.startswith(STALL_PREFIX)
+        and m.scope == "case"
+        and m.metric != "stall_selected"
+        and m.unit == "ratio"
+    ]
+
+
+def stall_shares(record: Record) -> list[tuple[str, float, str]]:
+    """(reason, share of warp time, source), largest share first."""
+    shares = [
+        (m.metric.removeprefix(STALL_PREFIX).replace("_", " "), float(m.value), _source(m))
+        for m in _stalls(record)
+        if isinstance(m.value, int | float)
+    ]
+    return sorted(shares, key=lambda found: (-found[1], found[0]))
+
+
+def _stall(rank: int, part: int) -> Find:
+    """Cells of the stall of a rank: its name (`part` 0) or its share (`part` 1)."""
+
+    def find(record: Record) -> Cell:
+        shares = stall_shares(record)
+        if rank < len(shares):
+            return Cell(shares[rank][part], source=shares[rank][2])
+        absent = next((m.absent for m in _stalls(record) if m.absent), "")
+        return Cell(absent=absent or _measured(record, "stalls").absent)
+
+    return find
+
+
+def _outcome(record: Record) -> Cell:
+    return Cell(record.outcome)
+
+
+SPECS: tuple[_Spec, ...] = (
+    _Spec("outcome", "outcome", "result", "text", find=_outcome),
+    _Spec("error_of_bound", "worst error / bound", "result", "percent", find=_error),
+    _Spec("time_cold", "time cold", "time", "seconds"),
+    _Spec("time_hot", "time hot", "time", "seconds"),
+    _Spec("tflops", "rate", "time", "rate"),
+    _Spec("ratio_to_cublas", "speed-up on cuBLAS", "time", "times"),
+    _Spec("energy", "energy per GEMM", "time", "energy"),
+    _Spec("sm_clock", "SM clock", "time", "frequency", always=False),
+    _Spec("power", "power", "time", "power", always=False),
+    _Spec("bound_time", "lower bound", "bound", "seconds", always=False),
+    _Spec("bound_pipe", "what binds", "bound", "text", always=False),
+    _Spec("flops", "FLOP", "bound", "count", always=False),
+    _Spec("compulsory_bytes", "compulsory bytes", "bound", "bytes", always=False),
+    _Spec("achieved_occupancy", "occupancy achieved", "occupancy", "percent"),
+    _Spec("theoretical_occupancy", "occupancy theoretical", "occupancy", "percent"),
+    _Spec("occupancy_limiter", "limited by", "occupancy", "text", always=False),
+    _Spec("registers_per_thread", "registers per thread", "occupancy", "count"),
+    _Spec("shared_mem_per_block", "shared mem per CTA", "occupancy", "bytes", always=False),
+    _Spec("spill_store_bytes", "spill stores", "occupancy", "bytes", always=False),
+    _Spec("spill_load_bytes", "spill loads", "occupancy", "bytes", always=False),
+    _Spec("conflict_ratio_ld", "load conflicts", "shared memory", "percent"),
+    _Spec("conflict_ratio_hw_ld", "load conflicts (hw)", "shared memory", "percent"),
+    _Spec("conflict_ratio_st", "store conflicts", "shared memory", "percent"),
+    _Spec("conflict_ratio_hw_st", "store conflicts (hw)", "shared memory", "percent"),
+    _Spec("tensor_pipe_util", "tensor pipe active", "pipes", "percent"),
+    _Spec("fma_pipe_util", "FMA pipe active", "pipes", "percent", always=False),
+    _Spec("dram_bytes", "DRAM traffic", "memory", "bytes"),
+    _Spec("dram_bandwidth", "DRAM throughput", "memory", "bandwidth"),
+    _Spec("l2_hit_rate", "L2 hit rate", "memory", "percent"),
+    _Spec("stall_1", "stall reason 1", "stalls", "text", find=_stall(0, 0)),
+    _Spec("stall_1_share", "  share of warp time", "stalls", "percent", find=_stall(0, 1)),
+    _Spec("stall_2", "stall reason 2", "stalls", "text", find=_stall(1, 0)),
+    _Spec("stall_2_share", "  share of warp time", "stalls", "percent", find=_stall(1, 1)),
+    _Spec("stall_3", "stall reason 3", "stalls", "text", find=_stall(2, 0)),
+    _Spec("stall_3_share", "  share of warp time", "stalls", "percent", find=_stall(2, 1)),
+)
+"""Every line of the card, in the order shown; lines with `always=False` appear only where a value exists."""
+
+JUDGED = ("time_cold", "time_hot", "ratio_to_cublas")
+"""The lines whose intervals are printed below them; the others follow from these or keep theirs in the record."""
+
+SUMMARY = ("error_of_bound", "time_cold", "tflops", "ratio_to_cublas", "bound_time", "conflict_ratio_ld")
+"""The lines that the one-row-per-case form of many problems shows."""
+
+
+def _line(spec: _Spec, records: Sequence[Record]) -> Line:
+    find = spec.find or (lambda record: _measured(record, spec.key))
+    return Line(spec.key, spec.label, spec.group, spec.style, tuple(find(record) for record in records))
+
+
+def dtype_text(problem: Problem) -> str:
+    """Input and output types: `f16 -> f16`; both inputs where they differ."""
+    inputs = problem.a.dtype if problem.a.dtype == problem.b.dtype else f"{problem.a.dtype} x {problem.b.dtype}"
+    return f"{inputs} -> {problem.d.dtype}"
+
+
+def problem_text(problem: Problem) -> str:
+    """A problem in one line, with only what differs from the defaults after shape, types and layout."""
+    extra = []
+    if problem.alpha != 1.0 or problem.beta != 0.0:
+        extra.append(f"alpha {problem.alpha:g}, beta {problem.beta:g}")
+    for name, operand in problem.operands().items():
+        extra += [f"ld{name} {operand.ld}"] if operand.ld is not None else []
+        extra += [f"{name} offset {operand.offset}"] if operand.offset else []
+    if problem.epilogue.activation != "none":
+        extra.append(problem.epilogue.activation)
+    extra.append(f"{problem.data} data, seed {problem.seed}")
+    return ", ".join([problem.shape, dtype_text(problem), problem.layout, *extra])
+
+
+def config_text(config: Mapping[str, int | str]) -> str:
+    """A config as it is typed: `BM=128,BN=256`."""
+    return ",".join(f"{name}={value}" for name, value in config.items())
+
+
+def _titles(records: Sequence[Record]) -> list[str]:
+    names = [record.case.variant.partition("/")[2] or record.case.variant for record in records]
+    clash = {
+        name for name in names if len({r.case.variant for r, n in zip(records, names, strict=True) if n == name}) > 1
+    }
+    names = [r.case.variant if name in clash else name for r, name in zip(records, names, strict=True)]
+    titles = []
+    for record, name in zip(records, names, strict=True):
+        same = [r.case.config for r in records if r.case.variant == record.case.variant]
+        differs = {k: v for k, v in record.case.config.items() if any(config.get(k) != v for config in same)}
+        titles.append(f"{name} {config_text(differs)}" if differs else name)
+    return titles
+
+
+def machine_text(record: Record) -> str:
+    """The device and what stood in for it: `h200 (sm_90a), driver 580.1` or `h200 (sm_90a), emulated`."""
+    env = record.environment
+    how = {"gpu": f"driver {env.driver}" if env.driver else "", "emulator": "emulated", "none": "static facts only"}
+    named = f"{env.device} ({env.arch})" if env.arch else env.device or "unknown device"
+    return ", ".join(part for part in (named, how[env.engine]) if part)
+
+
+def build(records: Sequence[Record], order: Mapping[str, int] | None = None) -> tuple[Block, ...]:
+    """Blocks of `records`, one for each problem and machine in order of appearance.
+
+    `order` ranks variants (position in a ladder); variants without a rank keep their order after the ranked ones.
+    """
+    groups: dict[tuple[Problem, str], list[Record]] = {}
+    for record in records:
+        groups.setdefault((record.case.problem, machine_text(record)), []).append(record)
+    blocks = []
+    for (problem, machine), members in groups.items():
+        if order is not None:
+            members.sort(key=lambda record: order.get(record.case.variant, len(order)))
+        lines = [_line(spec, members) for spec in SPECS]
+        required = {spec.key for spec in SPECS if spec.always}
+        shown = [line for line in lines if line.key in required or any(c.value is not None for c in line.cells)]
+        columns = tuple(Column(title, record) for title, record in zip(_titles(members), members, strict=True))
+        blocks.append(Block(problem, f"{problem_text(problem)} on {machine}", columns, tuple(shown)))
+    return tuple(blocks)
