@@ -1,0 +1,294 @@
+"""The time lane's sampling policy and statistics: pure, so that a device that carries its own time can test it.
+
+Protocols (a figure is only ever compared with one of the same protocol):
+
+`cold-graph/1`  median of replays of a CUDA graph of k launches, divided by k; the launches walk round buffer sets that
+                hold at least twice the L2 cache together, so every launch finds cold inputs.
+`hot-graph/1`   the same on one buffer set.
+`screen/1`      few short replays, to order candidates; the prefix `screen/1 ` stands before either of the above.
+`paired/1`      median over turns of baseline time / own time, both measured in the same turn.
+
+The members of a group take turns in random order, so that drifts of clock and power meet all of them alike.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from dgw.model import Measurement
+from dgw.workbench.protocol import Policy
+
+Cache = Literal["cold", "hot"]
+COLLECTOR = "timing"
+
+
+@dataclass(frozen=True)
+class Telemetry:
+    """One reading of the GPU's sensors; None: this GPU does not tell. Hz, W, degrees Celsius, names of NVML reasons."""
+
+    sm_clock: float | None = None
+    power: float | None = None
+    temperature: float | None = None
+    throttle: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Replay:
+    """One replay of a graph: seconds between the events around it, and a reading taken while it ran."""
+
+    seconds: float
+    telemetry: Telemetry | None = None
+
+
+class Bench(Protocol):
+    """What the policy needs of a device. `replay` runs a member's graph once and waits for it."""
+
+    def replay(self, key: str, cache: Cache, sensors: bool) -> Replay:
+        """Run the graph of `key` for `cache` once; read the sensors meanwhile when asked."""
+
+    def now(self) -> float:
+        """Seconds of a steady clock."""
+
+    def announce(self, key: str, phase: str) -> None:
+        """Say what comes next, so that a fault is laid at the right door."""
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """How many buffer sets a problem rotates over, or why it cannot (`absent`; then one set, hot only)."""
+
+    sets: int
+    absent: str = ""
+
+
+def rotation(set_bytes: int, l2_bytes: int, free_bytes: int, max_sets: int = 256) -> Rotation:
+    """The buffer sets whose bytes together reach twice the L2 cache; at least two, at most `max_sets`.
+
+    `free_bytes` is what the device still has; at most half of it is used for sets beyond the first.
+    """
+    sets = max(2, -(-2 * l2_bytes // max(1, set_bytes)))
+    if sets > max_sets:
+        return Rotation(
+            1, f"{max_sets} buffer sets of {set_bytes} B hold less than twice the L2 cache ({l2_bytes} B): hot only"
+        )
+    if (sets - 1) * set_bytes > free_bytes // 2:
+        return Rotation(
+            1, f"{sets} buffer sets of {set_bytes} B do not fit into {free_bytes} B of free memory: hot only"
+        )
+    return Rotation(sets)
+
+
+def launches_per_replay(single_s: float, sets: int, replay_s: float, most: int = 20000) -> int:
+    """k: so many launches that a replay takes about `replay_s`, a multiple of `sets` so that every set is used alike."""
+    wanted = max(1, round(replay_s / max(single_s, 1e-7)))
+    return max(1, min(-(-wanted // sets), max(1, most // sets))) * sets
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A member as the policy sees it: launches in its cold graph (0: there is none) and in its hot graph."""
+
+    key: str
+    hot_launches: int
+    cold_launches: int = 0
+
+
+@dataclass
+class Series:
+    """What was sampled of one member: per turn the seconds of one launch, and the sensor readings."""
+
+    cold: dict[int, float] = field(default_factory=dict)
+    hot: dict[int, float] = field(default_factory=dict)
+    readings: list[Telemetry] = field(default_factory=list)
+    spent: float = 0.0
+
+    @property
+    def best(self) -> tuple[Cache, dict[int, float]]:
+        """The cold samples, or the hot ones where there are no cold ones."""
+        return ("cold", self.cold) if self.cold else ("hot", self.hot)
+
+
+def settle(bench: Bench, key: str, policy: Policy) -> float:
+    """Replay `key` until the SM clock holds still (five readings within 1 %) or `warm_up_s` is over; seconds spent."""
+    start = bench.now()
+    clocks: list[float] = []
+    bench.announce(key, "warm-up")
+    while bench.now() - start < policy.warm_up_s:
+        telemetry = bench.replay(key, "hot", True).telemetry
+        if telemetry is None or telemetry.sm_clock is None:
+            continue
+        clocks = [*clocks[-4:], telemetry.sm_clock]
+        settled = len(clocks) == 5 and max(clocks) - min(clocks) <= 0.01 * max(clocks)
+        if settled and bench.now() - start >= policy.warm_up_s / 4:
+            break
+    return bench.now() - start
+
+
+def sample(bench: Bench, entrants: Sequence[Entrant], policy: Policy) -> dict[str, Series]:
+    """Take turns. A member leaves once it has spent its budget, but not before `min_turns` turns."""
+    order = random.Random(policy.seed)
+    series = {entrant.key: Series() for entrant in entrants}
+    for turn in range(policy.turns):
+        playing = [
+            e for e in entrants if turn < policy.min_turns or series[e.key].spent < policy.budget_s
+        ]  # fmt: skip
+        order.shuffle(playing)
+        for entrant in playing:
+            _take_turn(bench, entrant, turn, series[entrant.key], order)
+    return series
+
+
+def _take_turn(bench: Bench, entrant: Entrant, turn: int, into: Series, order: random.Random) -> None:
+    bench.announce(entrant.key, f"turn {turn + 1}")
+    started = bench.now()
+    lanes: list[tuple[Cache, int]] = [("hot", entrant.hot_launches)]
+    if entrant.cold_launches:
+        lanes.append(("cold", entrant.cold_launches))
+    order.shuffle(lanes)
+    for cache, launches in lanes:
+        replay = bench.replay(entrant.key, cache, cache == "cold" or not entrant.cold_launches)
+        (into.cold if cache == "cold" else into.hot)[turn] = replay.seconds / launches
+        if replay.telemetry is not None:
+            into.readings.append(replay.telemetry)
+    into.spent += bench.now() - started
+
+
+def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float, float]:
+    """Median and the order statistics that bound it with at least `confidence`, whatever the distribution.
+
+    The interval is [x(l), x(n+1-l)] with the largest l such that P(Binomial(n, 1/2) < l) <= (1 - confidence) / 2
+    (David and Nagaraja, Order Statistics, 7.1). Below six values no pair of them reaches 95 %: smallest and largest.
+    """
+    ordered = sorted(values)
+    n = len(ordered)
+    if not n:
+        raise ValueError("a median needs at least one value")
+    middle = (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
+    tail, rank = 0.0, 0
+    while rank < n // 2:
+        tail += math.comb(n, rank) / 2**n
+        if tail > (1 - confidence) / 2:
+            break
+        rank += 1
+    rank = max(rank, 1)
+    return middle, ordered[rank - 1], ordered[n - rank]
+
+
+def protocol_name(cache: Cache, policy: Policy) -> str:
+    """`cold-graph/1` or `hot-graph/1`, behind `screen/1` for short samples."""
+    name = f"{cache}-graph/1"
+    return name if policy.name == "final" else f"screen/1 {name}"
+
+
+def _timing(metric: str, unit: str, values: Sequence[float], protocol: str) -> Measurement:
+    middle, low, high = median_interval(values)
+    return Measurement(
+        metric=metric, value=middle, unit=unit, collector=COLLECTOR, protocol=protocol, samples=tuple(values), low=low, high=high
+    )  # fmt: skip
+
+
+def absent(metric: str, reason: str, protocol: str = "", unit: str = "") -> Measurement:
+    """A figure of the time lane that there is not, and why."""
+    return Measurement(metric=metric, unit=unit, collector=COLLECTOR, protocol=protocol, absent=reason)
+
+
+def time_measurements(series: Series, flops: int, policy: Policy, no_cold: str) -> tuple[Measurement, ...]:
+    """time_cold, time_hot (s), tflops (FLOP/s, of the cold time where there is one) and the sensors' figures."""
+    found: list[Measurement] = []
+    for cache in ("cold", "hot"):
+        values = list((series.cold if cache == "cold" else series.hot).values())
+        protocol = protocol_name(cache, policy)
+        if values:
+            found.append(_timing(f"time_{cache}", "s", values, protocol))
+        else:
+            found.append(absent(f"time_{cache}", no_cold, protocol, "s"))
+    cache, best = series.best
+    middle, low, high = median_interval(list(best.values()))
+    protocol = protocol_name(cache, policy)
+    if middle > 0:
+        rate = {"value": flops / middle, "low": flops / max(high, 1e-30), "high": flops / max(low, 1e-30)}
+        found.append(Measurement(metric="tflops", unit="FLOP/s", collector=COLLECTOR, protocol=protocol, **rate))
+    else:
+        found.append(absent("tflops", "the measured time is zero", protocol, "FLOP/s"))
+    return (*found, *sensor_measurements(series.readings))
+
+
+def sensor_measurements(readings: Sequence[Telemetry]) -> tuple[Measurement, ...]:
+    """Median, lowest and highest of what NVML said while the samples ran; throttle reasons seen at any time."""
+    found = []
+    for metric, unit in (("sm_clock", "Hz"), ("power", "W"), ("temperature", "degC")):
+        values = [value for value in (getattr(reading, metric) for reading in readings) if value is not None]
+        if values:
+            middle = median_interval(values)[0]
+            found.append(
+                Measurement(metric=metric, value=middle, unit=unit, collector="nvml", protocol="nvml/1", low=min(values), high=max(values))
+            )  # fmt: skip
+        else:
+            found.append(
+                Measurement(
+                    metric=metric, unit=unit, collector="nvml", protocol="nvml/1", absent="NVML gave no reading"
+                )
+            )
+    if readings:
+        seen = sorted({name for reading in readings for name in reading.throttle})
+        found.append(
+            Measurement(metric="throttle", value=" ".join(seen) or "none", collector="nvml", protocol="nvml/1")
+        )
+    return tuple(found)
+
+
+def ratio_measurement(baseline: str, own: Series, other: Series | None, policy: Policy, why: str = "") -> Measurement:
+    """`ratio_to_BASELINE`: median over common turns of baseline time / own time, with its 95 % interval.
+
+    Cold turns where both have them, otherwise hot ones. Absent, with `why`, where the baseline was not timed.
+    """
+    metric = f"ratio_to_{baseline}"
+    if other is None:
+        return absent(metric, why or f"{baseline} was not timed in this group", "paired/1", "ratio")
+    cache: Cache = "cold" if own.cold and other.cold else "hot"
+    mine, theirs = (own.cold, other.cold) if cache == "cold" else (own.hot, other.hot)
+    turns = sorted(turn for turn in mine if turn in theirs and mine[turn] > 0)
+    if not turns:
+        return absent(metric, "no turn in which both were timed", "paired/1", "ratio")
+    protocol = f"paired/1 {protocol_name(cache, policy)}"
+    return _timing(metric, "ratio", [theirs[turn] / mine[turn] for turn in turns], protocol)
+
+
+def counter_power(readings: Sequence[tuple[float, float]]) -> float | None:
+    """Mean power (W) between the first and the last update of an energy counter, or None with fewer than two updates.
+
+    `readings` are (seconds, joules). The counter moves in steps of tens of milliseconds, so only the moments at which it
+    was seen to change count.
+    """
+    edges = [later for earlier, later in zip(readings, readings[1:], strict=False) if later[1] != earlier[1]]
+    if len(edges) < 2 or edges[-1][0] <= edges[0][0]:
+        return None
+    return (edges[-1][1] - edges[0][1]) / (edges[-1][0] - edges[0][0])
+
+
+def energy_measurement(
+    from_counter: float | None, from_sensor: float | None, seconds: float, why: str = ""
+) -> Measurement:
+    """Energy of one GEMM (J) = mean power of the whole board over a loop of replays x median seconds of a launch.
+
+    Power from the energy counter where it was seen to move, else the median of the power sensor. Idle power is part.
+    """
+    for power, protocol in ((from_counter, "nvml-energy-counter/1"), (from_sensor, "nvml-power-sensor/1")):
+        if power is not None and power > 0 and seconds > 0:
+            return Measurement(metric="energy", value=power * seconds, unit="J", collector="nvml", protocol=protocol)
+    return Measurement(metric="energy", unit="J", collector="nvml", absent=why or "NVML tells neither energy nor power")
+
+
+def group_measurements(
+    series: Mapping[str, Series], key: str, against: Mapping[str, str], policy: Policy
+) -> tuple[Measurement, ...]:
+    """The ratios of member `key` to each baseline in `against` (key of the baseline -> its name)."""
+    return tuple(
+        ratio_measurement(name, series[key], series.get(other), policy)
+        for other, name in against.items()
+        if other != key
+    )

@@ -1,0 +1,160 @@
+"""What the runner and its child say to each other.
+
+The job is a JSON file. The child answers with JSON lines on a named FIFO that nothing else writes to, so whatever a
+kernel or a profiler prints on standard output does no harm. A line that cannot be read is kept as :class:`Garbled`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from dgw.model import Case, Check, Device, Environment, Measurement, Noun, Outcome, Plan
+
+PROTOCOL = 1
+Lane = Literal["check", "time", "counters"]
+
+
+class Policy(Noun, frozen=True, kw_only=True):
+    """How the time lane samples. Times in seconds.
+
+    `name` is `final` or `screen`: figures taken under different names are never compared. `budget_s` bounds the samples
+    of one member of a group; at least `min_turns` turns are taken whatever they cost.
+    """
+
+    name: Literal["final", "screen"] = "final"
+    turns: int = 30
+    min_turns: int = 6
+    replay_s: float = 0.010
+    budget_s: float = 4.0
+    warm_up_s: float = 2.0
+    energy_s: float = 0.5
+    max_sets: int = 256
+    seed: int = 0
+
+
+SCREEN = Policy(name="screen", turns=7, min_turns=3, replay_s=0.003, budget_s=0.5, warm_up_s=1.0, energy_s=0.0)
+
+
+class Member(Noun, frozen=True, kw_only=True):
+    """One case of a group: what to launch, and the cubin file of each launch (same order as `plan.launches`).
+
+    `reported` is False for a baseline that is only there to be compared with. `plan` None means foreign code (`bind`).
+    """
+
+    case: Case
+    plan: Plan | None = None
+    cubins: tuple[str, ...] = ()
+    against: tuple[str, ...] = ()  # keys of the members this one is compared with
+    reported: bool = True
+
+
+class Group(Noun, frozen=True, kw_only=True):
+    """Members of one problem, checked one after another and timed interleaved."""
+
+    members: tuple[Member, ...]
+    lanes: tuple[Lane, ...] = ("check",)
+
+
+class ChildJob(Noun, frozen=True, kw_only=True):
+    """All that a child has to do. `kind` probe: say hello and end; measure: check and time; profile: launch in ranges."""
+
+    kind: Literal["probe", "measure", "profile"]
+    groups: tuple[Group, ...] = ()
+    policy: Policy = Policy()
+    device_code: dict[str, str] = {}  # name of a device source -> its cubin file
+    activity: bool = False  # also time the replays through CUPTI activity records (imports torch)
+    protocol: int = PROTOCOL
+
+
+class Hello(Noun, frozen=True, kw_only=True, tag="hello"):
+    """The child is up; `pid` is its own process (under a profiler not the one the runner started)."""
+
+    pid: int
+    environment: Environment
+    device: Device
+    protocol: int = PROTOCOL
+
+
+class Unavailable(Noun, frozen=True, kw_only=True, tag="unavailable"):
+    """There is no GPU, driver or context to work with; nothing of the job was done."""
+
+    reason: str
+
+
+class Begin(Noun, frozen=True, kw_only=True, tag="begin"):
+    """From now on the case `key` is being worked on, in `phase`; also the sign of life that moves the deadline."""
+
+    key: str
+    phase: str
+
+
+class Done(Noun, frozen=True, kw_only=True, tag="done"):
+    """The case `key` is finished with this outcome and these numbers."""
+
+    key: str
+    outcome: Outcome
+    reason: str = ""
+    check: Check | None = None
+    measurements: tuple[Measurement, ...] = ()
+    flags: tuple[str, ...] = ()
+
+
+class Bye(Noun, frozen=True, kw_only=True, tag="bye"):
+    """The job is finished, or the context is dead (`context_lost`) and another child has to go on."""
+
+    context_lost: bool = False
+
+
+class Garbled(Noun, frozen=True, kw_only=True, tag="garbled"):
+    """A line on the FIFO that is no message."""
+
+    line: str
+
+
+Message = Hello | Unavailable | Begin | Done | Bye | Garbled
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Message)
+
+
+def encode(message: Message) -> bytes:
+    """One line, newline included."""
+    return _encoder.encode(message) + b"\n"
+
+
+def decode(line: bytes) -> Message:
+    """The message of one line; never raises."""
+    try:
+        return _decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Garbled(line=line[:200].decode("utf-8", "replace"))
+
+
+def write_job(path: Path, job: ChildJob) -> None:
+    """Write the job file."""
+    path.write_bytes(msgspec.json.encode(job))
+
+
+def read_job(path: Path) -> ChildJob:
+    """Read a job file; raises msgspec.DecodeError when it is not one."""
+    return msgspec.json.decode(path.read_bytes(), type=ChildJob)
+
+
+class Speaker:
+    """The child's end of the FIFO: each message is written by one call, complete, before `say` returns."""
+
+    def __init__(self, fifo: Path) -> None:
+        self._file = os.open(fifo, os.O_WRONLY)
+
+    def say(self, message: Message) -> None:
+        """Send one message; blocks while the runner has not read enough of the earlier ones."""
+        data = encode(message)
+        while data:
+            data = data[os.write(self._file, data) :]
+
+    def close(self) -> None:
+        """Close this end."""
+        os.close(self._file)
