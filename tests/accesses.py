@@ -2,7 +2,8 @@
 
 A table (`"schema": "accesses/1"`) holds cases: one warp, one instruction `op`, 32 byte `addresses`, the `mask` of
 active lanes, and the counters measured (a counter that is absent was 0). Every probe kernel also loads its 32 addresses
-and stores 32 results. Exit status: 0 when every case is equal, 1 when some differ (they are named), 2 when it is no table.
+and stores 32 results. Exit status: 0 when every case is equal, 1 when some differ (they are named), 2 when FILE is no
+table.
 """
 
 from __future__ import annotations
