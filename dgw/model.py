@@ -229,6 +229,7 @@ class Device(Noun, frozen=True, kw_only=True):
     fma_per_sm_per_clock: int = 128
     tensor_flops_per_sm_per_clock: dict[str, int] = {}  # dense FLOP by input dtype, best instruction family
     mma_flops_per_sm_per_clock: dict[str, int] = {}  # dense FLOP by input dtype, mma.sync family
+    measured: dict[str, float] = {}  # ceilings seen: dram_copy, dram_read (B/s), mma_f16, ... (FLOP/s)
     sources: tuple[str, ...] = ()
 
 
@@ -244,6 +245,7 @@ class Claim(Noun, frozen=True, kw_only=True):
     value: float = 0.0
     why: str = ""
     dtypes: tuple[str, ...] = ()  # empty: every dtype
+    layouts: tuple[str, ...] = ()  # empty: every layout
 
 
 Refuses = Callable[[Problem, Config, Device], str | None]
@@ -328,14 +330,15 @@ def digest(value: object) -> str:
 class Check(Noun, frozen=True, kw_only=True):
     """The verdict on one output: the worst element (row, column), its error and its bound, both absolute.
 
-    `where` says what was compared (all elements, or which tiles), `detail` names the first thing wrong in words.
+    `where` says what was compared (all elements, or which tiles), `detail` names the first thing wrong in words. An
+    error that is not a number is None.
     """
 
     passed: bool
     compared: int
     worst: tuple[int, ...] = ()
-    error: float = 0.0
-    bound: float = 0.0
+    error: float | None = 0.0
+    bound: float | None = 0.0
     where: str = "all elements"
     detail: str = ""
     collector: str = "gpu"

@@ -52,7 +52,9 @@ def open_engine(url: str) -> Engine:
         if url.startswith("sqlite"):
             engine = _sqlite(url)
         else:
-            engine = create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10})
+            engine = create_engine(
+                url, pool_pre_ping=True, connect_args={"connect_timeout": 10, "client_encoding": "utf8"}
+            )
     except (ArgumentError, NoSuchModuleError) as error:
         raise StoreError(
             f"not a store URL: {shown(url)}", "DGW_STORE=postgresql+psycopg://user@host/database"
@@ -198,5 +200,5 @@ def _migration_lock(engine: Engine) -> Iterator[None]:
             yield
         return
     with engine.connect() as connection:
-        connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": _MIGRATION_LOCK})
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
         yield

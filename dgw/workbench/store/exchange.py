@@ -15,7 +15,8 @@ SCHEMA = "dgw.run/1"
 
 def export_run(run: Run) -> bytes:
     """The run as indented JSON (UTF-8, newline at the end)."""
-    return msgspec.json.format(msgspec.json.encode(run), indent=1) + b"\n"
+    content = {"schema": SCHEMA, **msgspec.to_builtins(run)}
+    return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
 
 
 def import_run(path: Path) -> Run:
@@ -38,12 +39,10 @@ def import_run(path: Path) -> Run:
 
 def _schema_of(content: bytes, path: Path) -> str:
     class Head(msgspec.Struct):
-        schema: str = "dgw.run/1"
-        id: str = ""
-        run: msgspec.Raw = msgspec.Raw(b"")
+        schema: str = ""
 
     try:
         head = msgspec.json.decode(content, type=Head)
     except msgspec.DecodeError as error:
         raise UsageError(f"{path} is not JSON of a dgw run: {error}", "dgw report RUN -o FILE.json") from error
-    return head.schema if head.id else ""
+    return head.schema

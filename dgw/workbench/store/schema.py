@@ -1,4 +1,4 @@
-"""The tables: one schema for SQLite and PostgreSQL. Samples are float64 blobs, nouns without own columns are JSON text."""
+"""The tables, one schema for SQLite and PostgreSQL: samples are float64 blobs, nested nouns are JSON text."""
 
 from __future__ import annotations
 

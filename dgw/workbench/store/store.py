@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dgw.errors import StoreError
-from dgw.model import Artifact, Environment, Noun, Record, Run
+from dgw.model import Environment, Noun, Record, Run
 from dgw.workbench.store import rows
 from dgw.workbench.store.artifacts import ArtifactFolder
 from dgw.workbench.store.engine import open_engine, shown, store_url, translated
@@ -225,7 +225,9 @@ def _assembled(connection: Connection, query: Executable) -> list[Record]:
         row["sha256"]: msgspec.json.decode(row["body"], type=Environment)
         for row in connection.execute(query).mappings()
     }
-    return [rows.record(row, environments[row["environment"]], measured[row["id"]], kept[row["id"]]) for row in found]
+    return [
+        rows.record(dict(row), environments[row["environment"]], measured[row["id"]], kept[row["id"]]) for row in found
+    ]
 
 
 def _by_record(connection: Connection, table: Any, ids: Sequence[int]) -> dict[int, list[Mapping[str, Any]]]:
@@ -234,10 +236,9 @@ def _by_record(connection: Connection, table: Any, ids: Sequence[int]) -> dict[i
     grouped: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
     for start in range(0, len(ids), 500):
         part = table.c.record_id.in_(ids[start : start + 500])
-        for row in connection.execute(
-            select(table).where(part).order_by(table.c.record_id, table.c.position)
-        ).mappings():
-            grouped[row["record_id"]].append(row)
+        query = select(table).where(part).order_by(table.c.record_id, table.c.position)
+        for row in connection.execute(query).mappings():
+            grouped[row["record_id"]].append(dict(row))
     return grouped
 
 
@@ -251,12 +252,11 @@ def _summaries(connection: Connection, limit: int | None) -> list[RunSummary]:
         select(
             run,
             func.count(record.c.id).label("records"),
-            func.coalesce(func.sum(case((record.c.outcome.in_(("ok", "refused")), 0), else_=1)), 0).label("not_ok"),
+            func.coalesce(func.sum(case((record.c.outcome.not_in(("ok", "refused")), 1), else_=0)), 0).label("not_ok"),
             func.max(environment.c.device).label("device"),
         )
         .outerjoin(record, record.c.run_id == run.c.id)
         .outerjoin(environment, environment.c.sha256 == record.c.environment)
-        .where(record.c.id.is_(None) | record.c.id.is_not(None))
         .group_by(*run.c)
         .order_by(run.c.created.desc(), run.c.id.desc())
     )
@@ -273,8 +273,3 @@ def _summaries(connection: Connection, limit: int | None) -> list[RunSummary]:
         )
         for row in connection.execute(query.limit(limit)).mappings()
     ]
-
-
-def add_all(folder: ArtifactFolder, files: Mapping[str, bytes | Path]) -> tuple[Artifact, ...]:
-    """Keep several files; keys are `kind` or `kind:name`."""
-    return tuple(folder.add(content, *key.split(":", 1)) for key, content in files.items())
