@@ -94,14 +94,20 @@ def table_arch(arch: str) -> str:
     return older[-1] if older else ARCHITECTURES[0]
 
 
+def absence(metric: Metric, arch: str) -> str:
+    """Why `arch` cannot have `metric` from ncu, or an empty text."""
+    reason = metric.absent.get(table_arch(arch))
+    return f"not on this GPU because {reason}" if reason else ""
+
+
 def counter_name(metric: Metric, arch: str) -> str | Absent:
     """The name that ncu knows `metric` by on `arch`, or why there is none."""
     if not metric.names:
         return Absent(f"{metric.key} is not a counter of ncu")
-    known = table_arch(arch)
-    reason = metric.absent.get(known)
+    reason = absence(metric, arch)
     if reason:
-        return Absent(f"not on this GPU because {reason}")
+        return Absent(reason)
+    known = table_arch(arch)
     name = metric.names.get(known, metric.names.get("*"))
     return name if name else Absent(f"not on this GPU because {metric.key} has no counter on {known}")
 
