@@ -107,15 +107,18 @@ class Ask:
 def spread(function: Callable[..., None]) -> Callable[..., None]:
     """`function` with its parameter of type Ask replaced by one option for each field."""
     asked = get_type_hints(Ask, include_extras=True)
-    own = inspect.signature(function, eval_str=True).parameters.values()
-    target = next(parameter.name for parameter in own if parameter.annotation is Ask)
-    parameters = [parameter for parameter in own if parameter.name != target]
-    parameters += [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=asked[field.name]
-        )
-        for field in fields(Ask)
+    shared = [
+        inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=asked[one.name])
+        for one in fields(Ask)
     ]
+    target = ""
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(function, eval_str=True).parameters.values():
+        if parameter.annotation is Ask:
+            target = parameter.name
+            parameters += shared
+        else:
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
 
     @functools.wraps(function)
     def call(**options: Any) -> None:

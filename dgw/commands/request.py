@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+import importlib.util
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from dgw.commands.options import Ask, split
 from dgw.commands.suites import Wanted, shapes_file, suite
 from dgw.errors import UsageError
-from dgw.model import Case, Config, Device, Operand, Problem, Tunable, Variant, gemm
+from dgw.model import Case, Config, Operand, Problem, Tunable, Variant, gemm
+
+if TYPE_CHECKING:
+    from dgw.commands.session import Machine
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
 OUT = {"s8": "s32", "s4": "s32", "e4m3": "f16"}
@@ -28,7 +32,7 @@ def nearest(name: str, known: Sequence[str]) -> str:
 
 def problems(ask: Ask, command: str, default_shapes: Sequence[str] = ()) -> list[Problem]:
     """The problems asked for: every shape with every type and layout. Raises UsageError."""
-    wanted, layouts = _wanted(ask, command, default_shapes)
+    listed, layouts = _listed(ask, command, default_shapes)
     layouts = split(ask.layout) or layouts or ["nn"]
     for layout in layouts:
         if layout not in LAYOUTS:
@@ -36,11 +40,11 @@ def problems(ask: Ask, command: str, default_shapes: Sequence[str] = ()) -> list
     found = []
     for dtype in split(ask.dtype) or [""]:
         for layout in layouts:
-            found += [_problem(ask, item, item.dtype or dtype or "f16", item.layout or layout) for item in wanted]
+            found += [_problem(ask, item, item.dtype or dtype or "f16", item.layout or layout) for item in listed]
     return list(dict.fromkeys(found))
 
 
-def _wanted(ask: Ask, command: str, default: Sequence[str]) -> tuple[list[Wanted], list[str]]:
+def _listed(ask: Ask, command: str, default: Sequence[str]) -> tuple[list[Wanted], list[str]]:
     wanted = [Wanted(shape) for shape in split(ask.shape)]
     layouts: list[str] = []
     if ask.shapes is not None:
@@ -110,11 +114,48 @@ def extra_paths(*paths: Path | None) -> tuple[Path, ...]:
     return tuple(path.resolve() for path in given)
 
 
-def chosen(names: Sequence[str], variants: Mapping[str, Variant], device: Device, engine: str) -> list[Variant]:
-    """The variants of these names on this device and engine. Raises UsageError with the nearest names."""
+def wanted(
+    ask: Ask, names: Sequence[str], family: str, variants: Mapping[str, Variant], where: Machine, every: bool = False
+) -> list[Variant]:
+    """The variants of these names, or of a family, or of the user's own file; with `every` all stages if none is named.
+
+    Raises UsageError with the nearest names for an unknown one, and where nothing is named.
+    """
     from dgw.kernels.loader import select
 
-    return list({v.id: v for v in (select(variants, name, device, engine) for name in names)}.values())
+    if names:
+        found = [select(variants, name, where.device, where.engine) for name in names]
+        return list({variant.id: variant for variant in found}.values())
+    if family:
+        return ladder(variants, family)
+    if ask.kernel is not None or ask.kernels is not None:
+        own = {path if path.is_dir() else path.parent for path in extra_paths(ask.kernels, ask.kernel)}
+        found = [v for v in variants.values() if _declared_in(v, own, ask.kernel)]
+        if found:
+            return found
+    if every:
+        stages = [v for v in variants.values() if v.stage is not None and v.runs_on(where.device.arch)]
+        return sorted(stages, key=lambda v: (v.family, v.stage or 0, v.id))
+    raise UsageError("no variant was named", "--variant swizzled; dgw list shows them all")
+
+
+def _declared_in(variant: Variant, folders: Collection[Path], one: Path | None) -> bool:
+    declaration = variant.declaration.resolve()
+    if one is not None:
+        return declaration.with_suffix("") == one.resolve().with_suffix("")
+    return any(folder in declaration.parents for folder in folders)
+
+
+def baselines(against: Sequence[str] | None, variants: Mapping[str, Variant], where: Machine) -> list[Variant]:
+    """The baselines to time beside; by default cuBLAS where there is a GPU and torch. Raises UsageError."""
+    from dgw.kernels.loader import select
+
+    names = split(against)
+    if names == ["none"] or where.engine != "gpu":
+        return []
+    if not names:
+        names = ["cublas"] if importlib.util.find_spec("torch") is not None else []
+    return [select(variants, name, where.device, where.engine) for name in names]
 
 
 def ladder(variants: Mapping[str, Variant], family: str) -> list[Variant]:
@@ -147,22 +188,19 @@ def _config(text: str) -> Config:
     return config
 
 
-def cases(problem: Problem, variants: Sequence[Variant], wanted: Sequence[Config]) -> list[Case]:
+def cases(problem: Problem, variants: Sequence[Variant], configs: Sequence[Config]) -> list[Case]:
     """Every variant with every config on `problem`; a tunable that one of several variants lacks is left to the others.
 
     Raises UsageError for a tunable that no variant has, and for a value outside its range.
     """
-    for config in wanted:
-        for name in config:
-            known = sorted({tunable.name for variant in variants for tunable in variant.space})
-            if name not in known:
-                who = variants[0].id if len(variants) == 1 else "none of the variants"
-                has = f"has no tunable {name}" if len(variants) == 1 else f"has a tunable {name}"
-                raise UsageError(f"{who} {has}", _allowed(variants))
+    known = {tunable.name for variant in variants for tunable in variant.space}
+    for name in (name for config in configs for name in config if name not in known and variants):
+        text = f"{variants[0].id} has no tunable {name}" if len(variants) == 1 else f"no variant has a tunable {name}"
+        raise UsageError(text, _allowed(variants))
     found = []
     for variant in variants:
         space = {tunable.name: tunable for tunable in variant.space}
-        for config in wanted:
+        for config in configs:
             taken = {name: _value(variant, space[name], value) for name, value in config.items() if name in space}
             full = {**variant.defaults(), **taken}
             found.append(Case(problem=problem, variant=variant.id, version=variant.version, config=full))

@@ -1,0 +1,37 @@
+"""`dgw check`: are the results right?"""
+
+from __future__ import annotations
+
+import typer
+
+from dgw.commands import options
+from dgw.commands.options import Ask, split
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+SHAPES = ("1x1x1", "17x63x65", "64x64x64", "127x255x96", "129x7x257")
+"""Checked where no shape is given: the smallest, one tile, and edges on every side."""
+
+
+@app.command()
+@options.spread
+def check(ctx: typer.Context, ask: Ask, family: options.Family = "") -> None:
+    """Check results against a float64 (or exact integer) reference: variants x types x layouts x shapes.
+
+    Without --variant every stage of every family that runs here is checked.
+    """
+    from dgw.commands import request
+    from dgw.commands.console import progress
+    from dgw.commands.ending import finish
+    from dgw.commands.session import Session, execute, machine
+
+    where = machine(ask)
+    problems = request.problems(ask, "dgw check", SHAPES)
+    variants = request.library(ask)
+    wanted = request.wanted(ask, split(ask.variant), family, variants, where, every=True)
+    configs = request.configs(ask.config)
+    cases = [case for problem in problems for case in request.cases(problem, wanted, configs)]
+    session = Session(ask, tuple(ctx.obj or ()), variants, where)
+    with progress("check") as bar:
+        execute(session, cases, bar)
+    finish(session, len(cases))

@@ -1,0 +1,100 @@
+"""How a command that ran cases ends: report on standard output, what went wrong on standard error, exit code."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+import typer
+
+from dgw.commands.console import colour, complain, note, say, warn, width
+from dgw.commands.session import Session, exit_code
+from dgw.errors import DgwError, Exit, UsageError, worst
+from dgw.model import Record
+from dgw.reports.notes import failure_text
+
+
+def finish(session: Session, total: int, by_line: bool = False) -> None:
+    """Print the report and leave with the exit code (typer.Exit)."""
+    _report(session, by_line)
+    code = exit_code(session)
+    for record in _faults(session.records):
+        warn(f"{record.case.variant} at {record.case.problem.shape}: {record.outcome}: {failure_text(record)}",
+             advice(record))  # fmt: skip
+    if not session.ask.no_store:
+        note(f"run {session.id} is kept: dgw report {session.id}")
+    if session.interrupted:
+        _interrupted(session, total)
+    elif session.records and all(record.outcome == "refused" for record in session.records):
+        complain(_nothing_ran(session.records))
+        code = worst([code, Exit.USAGE])
+    raise typer.Exit(int(code))
+
+
+def _report(session: Session, by_line: bool) -> None:
+    from dgw.commands.request import rank
+    from dgw.reports import json, lines, terminal
+    from dgw.reports.tables import build
+
+    if session.ask.json:
+        say(json.render(session.run))
+        return
+    if not session.records:
+        return
+    blocks = build(session.records, rank(session.variants))
+    say(terminal.render(blocks, width(), colour()))
+    if by_line:
+        say("\n" + lines.render(session.records, width(), colour()))
+    if session.machine.engine != "gpu":
+        say("\n" + _no_time(session))
+
+
+def _no_time(session: Session) -> str:
+    why = {"no GPU": "because there is no GPU"}.get(session.machine.reason, f"because {session.machine.reason}")
+    text = f"Time was not measured {why}."
+    if any(record.number("bound_time") is not None for record in session.records):
+        text += f" The lower bound is what a {session.machine.device.name} cannot beat, not an estimate."
+    return text
+
+
+def _faults(records: Sequence[Record]) -> list[Record]:
+    """The first record of every way to fail, so that many cases of one cause make one warning."""
+    seen: dict[tuple[str, str], Record] = {}
+    for record in records:
+        if record.outcome not in ("ok", "refused"):
+            seen.setdefault((record.outcome, failure_text(record)), record)
+    return list(seen.values())
+
+
+def advice(record: Record) -> str:
+    """The next command to type after a case that failed."""
+    case = record.case
+    shown = f"dgw show {case.variant}"
+    typed = f"--variant {case.variant} --shape {case.problem.shape} --dtype {case.problem.a.dtype}"
+    return {
+        "wrong": f"dgw check {typed} --data integer --engine emulator",
+        "compile-failed": f"{shown} --source",
+        "launch-failed": f"{shown} --configs",
+        "out-of-memory": f"dgw profile {typed} with a smaller shape",
+        "timed-out": f"dgw check {typed} --engine emulator",
+        "crashed": f"dgw check {typed} --engine emulator",
+    }.get(record.outcome, shown)
+
+
+def _nothing_ran(records: Sequence[Record]) -> DgwError:
+    first = records[0]
+    others = f" (and {len(records) - 1} more cases)" if len(records) > 1 else ""
+    return UsageError(
+        f"nothing ran: {first.case.variant} refuses {first.case.problem.shape} {first.case.problem.a.dtype}: "
+        f"{failure_text(first)}{others}",
+        f"dgw show {first.case.variant} --configs",
+    )
+
+
+def _interrupted(session: Session, total: int) -> None:
+    again = [part for part in session.arguments if part != "--resume"]
+    note(f"error: interrupted: {len(session.records)} of {total} cases are finished")
+    if session.ask.no_store:
+        note("  try: the same command without --no-store, which could then be resumed")
+    else:
+        note(f"  try: dgw {shlex.join([*again, '--resume'])}")

@@ -1,0 +1,64 @@
+"""`dgw profile`: measure variants on shapes."""
+
+from __future__ import annotations
+
+import typer
+
+from dgw.commands import options
+from dgw.commands.options import Ask, split
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command()
+@options.spread
+def profile(
+    ctx: typer.Context,
+    ask: Ask,
+    against: options.Against = None,
+    counters: options.Counters = "std",
+    by_line: options.ByLine = False,
+) -> None:
+    """Measure variants on shapes: time, counters and static facts in one table.
+
+    Without a GPU the kernels run in the emulator: results, conflicts, traffic, registers and occupancy are real, time
+    is not measured, and a lower bound is printed instead.
+    """
+    measure(ctx, ask, split(ask.variant), against, counters, by_line)
+
+
+def measure(
+    ctx: typer.Context,
+    ask: Ask,
+    names: list[str],
+    against: list[str] | None,
+    counters: str,
+    by_line: bool,
+    family: str = "",
+) -> None:
+    """What `profile` and `compare` share: everything, given the names."""
+    from dgw.commands import request
+    from dgw.commands.console import progress
+    from dgw.commands.ending import finish
+    from dgw.commands.session import Session, execute, machine
+    from dgw.workbench.metrics import resolve
+
+    command = f"dgw {ctx.info_name} {' '.join(f'--variant {name}' for name in names)}".strip()
+    where = machine(ask)
+    resolve(counters, where.device.arch)
+    problems = request.problems(ask, command)
+    variants = request.library(ask)
+    wanted = request.wanted(ask, names, family, variants, where)
+    beside = request.baselines(against, variants, where)
+    configs = request.configs(ask.config)
+    cases = [case for problem in problems for case in request.cases(problem, wanted, configs)]
+    cases += [case for problem in problems for case in request.cases(problem, beside, [{}])]
+    cases = list({case.key: case for case in cases}.values())
+    session = Session(
+        ask, tuple(ctx.obj or ()), variants, where, counters,
+        lanes=frozenset({"check", "time"} | ({"counters"} if counters != "none" else set())),
+        baselines=tuple(v.id for v in beside),
+    )  # fmt: skip
+    with progress(ctx.info_name or "dgw") as bar:
+        execute(session, cases, bar)
+    finish(session, len(cases), by_line)

@@ -1,0 +1,176 @@
+"""One invocation that runs cases: which machine, into which store, how it ends, and with which exit code."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from dgw import __version__
+from dgw.commands.options import Ask, Engine
+from dgw.errors import Exit, Missing, worst
+from dgw.model import Case, Device, Record, Run, Variant
+
+if TYPE_CHECKING:
+    from dgw.workbench.store import Store
+
+DEFAULT_DEVICE = "h200"
+GPU_NODES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
+EXIT_OF = {
+    "ok": Exit.OK, "refused": Exit.OK, "wrong": Exit.WRONG, "compile-failed": Exit.FAULT, "launch-failed": Exit.FAULT,
+    "timed-out": Exit.FAULT, "crashed": Exit.FAULT, "out-of-memory": Exit.FAULT,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where cases run: `engine` is gpu, emulator or static; `reason` says why time is not measured there."""
+
+    engine: str
+    device: Device
+    reason: str = ""
+
+
+@dataclass
+class Session:
+    """A run under way: what was asked, where it goes, and the records so far."""
+
+    ask: Ask
+    arguments: tuple[str, ...]
+    variants: Mapping[str, Variant]
+    machine: Machine
+    counters: str = "none"
+    lanes: frozenset[str] = frozenset({"check"})
+    baselines: tuple[str, ...] = ()
+    records: list[Record] = field(default_factory=list)
+    interrupted: bool = False
+    id: str = field(default_factory=lambda: f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}")
+    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    @property
+    def run(self) -> Run:
+        """The run as it stands."""
+        return Run(
+            id=self.id, created=self.created, command=("dgw", *self.arguments), version=__version__, commit=commit(),
+            records=tuple(self.records),
+        )  # fmt: skip
+
+
+def cache_folder() -> Path:
+    """Where compiled kernels are kept: DGW_CACHE, else `.dgw/cache`."""
+    return Path(os.environ.get("DGW_CACHE") or Path(".dgw") / "cache")
+
+
+def commit() -> str:
+    """The git commit of this copy of dgw: DGW_COMMIT where it is set, empty where git does not know."""
+    if os.environ.get("DGW_COMMIT"):
+        return os.environ["DGW_COMMIT"]
+    try:
+        asked = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def gpu_is_here() -> bool:
+    """Whether the driver has put a GPU where this process can see it; nothing is opened."""
+    return any(Path(node).exists() for node in GPU_NODES)
+
+
+def machine(ask: Ask) -> Machine:
+    """The engine and device asked for. Raises Missing when a GPU is demanded and there is none."""
+    from dgw.toolchain.devices import device
+
+    named = device(ask.device or DEFAULT_DEVICE)
+    here = gpu_is_here()
+    if ask.engine is Engine.GPU and not here:
+        raise Missing("there is no GPU here", "--engine emulator, or dgw doctor to see what is missing")
+    if ask.engine in (Engine.AUTO, Engine.GPU) and here:
+        return Machine("gpu", named)
+    engine = "emulator" if ask.engine is Engine.AUTO else ask.engine.value
+    reason = "not measured because there is no GPU" if not here else f"not measured by the engine {engine}"
+    return Machine(engine, named, reason)
+
+
+def execute(session: Session, cases: Sequence[Case], progress: Callable[..., None]) -> None:
+    """Run the cases; every record is in the session, and in the store unless --no-store, before the next starts.
+
+    Ctrl-C ends it early with `interrupted` set; what is finished stays.
+    """
+    store = _begin(session)
+
+    def keep(record: Record) -> None:
+        if store is not None:
+            store.put(session.id, record)
+        session.records.append(record)
+
+    try:
+        if session.machine.engine == "gpu":
+            _on_gpu(session, cases, keep, progress)
+        else:
+            _on_cpu(session, cases, keep, progress)
+    except KeyboardInterrupt:
+        session.interrupted = True
+
+
+def _begin(session: Session) -> Store | None:
+    if session.ask.no_store:
+        return None
+    from dgw.workbench.store import open_store
+
+    store = open_store()
+    store.begin(msgspec.structs.replace(session.run, records=()))
+    return store
+
+
+def _on_cpu(
+    session: Session, cases: Sequence[Case], keep: Callable[[Record], None], progress: Callable[..., None]
+) -> None:
+    from dgw.commands.without_gpu import CpuEngine
+
+    kind: Literal["emulator", "static"] = "emulator" if session.machine.engine == "emulator" else "static"
+    engine = CpuEngine(
+        session.variants, session.machine.device, cache_folder(), kind, session.machine.reason, session.ask.full_grid
+    )
+    engine.run(cases, keep, progress)
+
+
+def _on_gpu(
+    session: Session, cases: Sequence[Case], keep: Callable[[Record], None], progress: Callable[..., None]
+) -> None:
+    from dgw.commands.request import extra_paths
+    from dgw.workbench import runner
+
+    extra = [part for path in extra_paths(session.ask.kernels, session.ask.kernel) for part in ("--extra", str(path))]
+    setup = runner.Session(
+        variants=session.variants,
+        device=session.machine.device,
+        engine="gpu",
+        cache_dir=cache_folder(),
+        child_argv=[sys.executable, "-m", "dgw", "child", *extra],
+        counters=session.counters,
+    )
+    against = {case.problem: case for case in cases if case.variant in session.baselines}
+    jobs = [
+        runner.Job(case=case, lanes=session.lanes, against=_beside(case, against.get(case.problem))) for case in cases
+    ]
+    runner.run(jobs, setup, keep, progress)
+
+
+def _beside(case: Case, baseline: Case | None) -> tuple[Case, ...]:
+    return () if baseline is None or baseline.key == case.key else (baseline,)
+
+
+def exit_code(session: Session) -> Exit:
+    """The worst of what happened; `refused` is a row and no failure."""
+    codes = [EXIT_OF[record.outcome] for record in session.records]
+    return worst([*codes, *([Exit.INTERRUPTED] if session.interrupted else [])])

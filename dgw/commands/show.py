@@ -1,0 +1,188 @@
+"""`dgw show`: one variant from its idea to its machine code."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dgw.commands import options
+from dgw.commands.console import colour, say, width
+from dgw.errors import UsageError
+from dgw.model import Case, Device, Launch, Variant
+
+if TYPE_CHECKING:
+    from dgw.toolchain.build import Build
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+SHAPE = "4096x4096x4096"
+MANY = 200_000
+"""Configs that are tried one by one; a larger space is only measured, not counted."""
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(metavar="VARIANT", help="An id, or the bare name of an idea.")],
+    source: Annotated[bool, typer.Option("--source", help="The source text.")] = False,
+    ptx: Annotated[bool, typer.Option("--ptx", help="The PTX of one config.")] = False,
+    sass: Annotated[bool, typer.Option("--sass", help="Machine code of one config, and its instruction mix.")] = False,
+    configs: Annotated[bool, typer.Option("--configs", help="Tunables, and what each config needs.")] = False,
+    config: options.Config = None,
+    shape: options.Shapes = None,
+    dtype: options.Dtypes = None,
+    layout: options.Layouts = None,
+    device: options.Device = "",
+    kernels: options.Kernels = None,
+    kernel: options.Kernel = None,
+    json: options.AsJson = False,
+) -> None:
+    """One variant: its idea, tunables and claims, or its source, PTX or machine code for one config and problem."""
+    from dgw.commands import request
+    from dgw.commands.session import DEFAULT_DEVICE
+    from dgw.kernels.loader import select
+    from dgw.reports.json import render
+    from dgw.toolchain import devices
+
+    ask = options.Ask(kernels=kernels, kernel=kernel, shape=shape, dtype=dtype, layout=layout)
+    where = devices.device(device or DEFAULT_DEVICE)
+    variant = select(request.library(ask), name, where, "static")
+    problem = request.problems(ask, f"dgw show {name}", (SHAPE,))[0]
+    cases = request.cases(problem, [variant], request.configs(config))
+    if source:
+        say(_sources(variant, cases[0], where))
+    elif ptx:
+        say("\n".join(build.ptx for _, build in _builds(variant, cases[0], where)))
+    elif sass:
+        say(_sass(variant, cases[0], where))
+    elif configs:
+        say(_configs(variant, cases, where))
+    elif json:
+        say(render(_facts(variant)))
+    else:
+        say(_overview(variant, where))
+
+
+def _facts(variant: Variant) -> dict[str, object]:
+    return {
+        "id": variant.id, "version": variant.version, "stage": variant.stage, "idea": variant.idea,
+        "dtypes": variant.dtypes, "architectures": variant.architectures, "needs": variant.needs,
+        "tunables": variant.space, "claims": variant.claims, "notes": variant.notes,
+    }  # fmt: skip
+
+
+def _overview(variant: Variant, device: Device) -> str:
+    from dgw.reports.terminal import listing
+
+    stage = f"stage {variant.stage} of {variant.family}" if variant.stage is not None else variant.family
+    runs = "runs on" if variant.runs_on(device.arch) else "does not run on"
+    rows = [
+        ("what", stage),
+        ("idea", variant.idea),
+        ("types", " ".join(variant.dtypes)),
+        ("architectures", f"{' '.join(variant.architectures)}; {runs} {device.name} ({device.arch})"),
+        ("needs", " ".join(variant.needs) or "nothing but a GPU or the emulator"),
+        *(("claims", f"{c.metric} {c.relation} {c.value:g}: {c.why}") for c in variant.claims),
+        *([("notes", variant.notes)] if variant.notes else []),
+    ]
+    text = listing((variant.id, f"version {variant.version}"), rows, width(), colour())
+    return f"{text}\n\n{_tunables(variant)}" if variant.space else text
+
+
+def _tunables(variant: Variant) -> str:
+    from dgw.reports.terminal import listing
+
+    rows = [(t.name, str(t.default), " ".join(map(str, t.values)), t.meaning) for t in variant.space]
+    return listing(("tunable", "default", "values", "meaning"), rows, width(), colour())
+
+
+def _launches(variant: Variant, case: Case, device: Device) -> Sequence[Launch]:
+    """The launches of a case. Raises UsageError where the variant refuses it or has no kernel of its own."""
+    if variant.plan is None:
+        raise UsageError(f"{variant.id} calls foreign code and has no source of its own", f"dgw show {variant.id}")
+    reason = variant.refuses(case.problem, case.config, device)
+    if reason:
+        raise UsageError(f"{variant.id} refuses {case.problem.shape}: {reason}", f"dgw show {variant.id} --configs")
+    return variant.plan(case.problem, case.config, device).launches
+
+
+def _builds(variant: Variant, case: Case, device: Device) -> list[tuple[Launch, Build]]:
+    from dgw.commands.session import cache_folder
+    from dgw.toolchain.build import build
+    from dgw.toolchain.cache import CompileCache
+
+    cache = CompileCache(cache_folder())
+    launches = _launches(variant, case, device)
+    return [(one, build(one.source, variant.root, variant.includes, device.arch, cache)) for one in launches]
+
+
+def _sources(variant: Variant, case: Case, device: Device) -> str:
+    paths = dict.fromkeys(launch.source.path for launch in _launches(variant, case, device))
+    try:
+        return "\n".join((variant.root / path).read_text(encoding="utf-8") for path in paths)
+    except OSError as error:
+        raise UsageError(f"cannot read the source of {variant.id}: {error.strerror}", "dgw list") from error
+
+
+def _sass(variant: Variant, case: Case, device: Device) -> str:
+    from dgw.reports.terminal import listing
+    from dgw.toolchain.sass import disassemble, histogram
+
+    parts = []
+    for launch, build in _builds(variant, case, device):
+        instructions = disassemble(build.cubin, launch.entry)
+        lines = [f"// {launch.entry} for {build.arch}"]
+        lines += [f"{i.address:6x}  {i.predicate:>5} {i.opcode:<20} {i.operands}  // {i.line}" for i in instructions]
+        mix = [(opcode, str(count)) for opcode, count in histogram(instructions).items()]
+        parts.append("\n".join(lines) + "\n\n" + listing(("opcode", "instructions"), mix, width(), colour()))
+    return "\n\n".join(parts)
+
+
+def _configs(variant: Variant, cases: Sequence[Case], device: Device) -> str:
+    from dgw.reports.tables import config_text
+    from dgw.reports.terminal import listing
+
+    rows = []
+    for case in cases:
+        reason = variant.refuses(case.problem, case.config, device) if variant.plan else "foreign code"
+        needs = [reason] if reason else _needs(variant, case, device)
+        rows.append((config_text(case.config) or "(none)", "; ".join(needs)))
+    head = f"needs for {cases[0].problem.shape} {cases[0].problem.a.dtype} on {device.name}"
+    text = listing(("config", head), rows, width(), colour())
+    return "\n\n".join(
+        part for part in (_tunables(variant) if variant.space else "", text, _count(variant, cases[0], device)) if part
+    )
+
+
+def _needs(variant: Variant, case: Case, device: Device) -> list[str]:
+    from dgw.reports.units import show as text
+    from dgw.toolchain.occupancy import occupancy
+
+    found = []
+    for launch, build in _builds(variant, case, device):
+        used = build.resources(launch.entry)
+        shared = used.shared_bytes + launch.shared_bytes
+        threads = launch.block[0] * launch.block[1] * launch.block[2]
+        fits = occupancy(device, threads, used.registers, shared, used.barriers)
+        spills = (used.spill_store_bytes or 0) + (used.spill_load_bytes or 0)
+        found.append(
+            f"{launch.entry}: {threads} threads, {used.registers} registers, {shared:,} B shared, {spills} B spilled, "
+            f"occupancy {text(fits.ratio, 'percent')} ({fits.limiter})"
+        )
+    return found
+
+
+def _count(variant: Variant, case: Case, device: Device) -> str:
+    """How many configs there are, and how many of them the variant accepts for this problem."""
+    sizes = [len(tunable.values) for tunable in variant.space]
+    total = 1
+    for size in sizes:
+        total *= size
+    if not variant.space or total > MANY:
+        return f"{total:,} configs." if variant.space else ""
+    names = [tunable.name for tunable in variant.space]
+    space = itertools.product(*(tunable.values for tunable in variant.space))
+    fit = sum(variant.refuses(case.problem, dict(zip(names, values, strict=True)), device) is None for values in space)
+    return f"{total:,} configs, {fit:,} of which {variant.id} accepts for {case.problem.shape} {case.problem.a.dtype}."
