@@ -22,14 +22,19 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in [[escape(h) for h in lines[0]], lines[1], *body])
 
 
-def _block(block: Block) -> str:
+def card(block: Block) -> str:
+    """The table of a block alone: metrics down, variants across."""
+    every = range(len(block.columns))
     rows = []
     for line in block.lines:
-        rows.append([line.heading, *(line.text(column) for column in range(len(block.columns)))])
+        rows.append([line.heading, *(line.text(column) for column in every)])
         if line.has_interval:
-            intervals = (line.interval(column) for column in range(len(block.columns)))
-            rows.append([f"{line.label}, 95 % interval", *intervals])
-    parts = [f"### {escape(block.title)}", table(["", *(column.title for column in block.columns)], rows)]
+            rows.append([f"{line.label}, 95 % interval", *(line.interval(column) for column in every)])
+    return table(["", *(column.title for column in block.columns)], rows)
+
+
+def _block(block: Block) -> str:
+    parts = [f"### {escape(block.title)}", card(block)]
     notes = [f"- {heading}: {escape(sentence)}" for heading, build in SECTIONS for sentence in build(block)]
     return "\n\n".join([*parts, *(["\n".join(notes)] if notes else [])])
 

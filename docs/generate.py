@@ -1,0 +1,86 @@
+"""Rewrites the generated tables of README.md and docs/*.md from docs/h200/*.json: `make docs`.
+
+A table stands between `<!-- generated: TOPIC PART [SHAPE] -->` and `<!-- end -->`. PART is `shows` (each claim, its
+value and whether it holds) or `run` (the card of the timed cases of a shape). No number in between is typed by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dgw.model import Run
+from dgw.reports.markdown import card, escape, table
+from dgw.reports.tables import build
+from dgw.reports.units import UNIT_STYLE, show
+
+ROOT = Path(__file__).resolve().parents[1]
+MARKER = re.compile(r"(<!-- generated: (\S+) (shows|run)(?: (\S+))? -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def documents(root: Path = ROOT) -> list[Path]:
+    """The files that may hold generated tables."""
+    return [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+
+
+def rewritten(text: str, evidence: Path = ROOT / "docs" / "h200") -> str:
+    """`text` with every table between markers generated anew."""
+    return MARKER.sub(lambda found: found[1] + _part(evidence, found[2], found[3], found[4]) + found[5], text)
+
+
+def _part(evidence: Path, topic: str, part: str, shape: str | None) -> str:
+    path = evidence / f"{topic}.json"
+    if not path.is_file():
+        return f"Not measured yet: there is no `docs/h200/{topic}.json`. `make evidence TOPIC={topic}` writes it.\n"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    body = _shows(content) if part == "shows" else _run(content, shape)
+    return f"{body}\n\n{_measured(content['measured'], topic)}\n"
+
+
+def _measured(measured: dict[str, Any], topic: str) -> str:
+    names = (("gpu", ""), ("driver", "driver "), ("cuda", "CUDA "), ("torch", "torch "), ("ncu", "ncu "), ("date", ""))
+    facts = [f"{prefix}{measured[name]}" for name, prefix in names if measured.get(name)]
+    return f"Measured on {escape(', '.join(facts))}; all of it is in [{topic}.json](docs/h200/{topic}.json)."
+
+
+def _shows(content: dict[str, Any]) -> str:
+    rows = []
+    for row in content["shows"]:
+        style = UNIT_STYLE.get(row.get("unit", ""), "count")
+        value, bar = (_text(row.get(name), style) for name in ("value", "bar"))
+        rows.append((str(row["claim"]), value, bar, "yes" if row["holds"] else "**no**"))
+    return table(("claim", "measured", "bar", "holds"), rows)
+
+
+def _text(value: Any, style: str) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return show(value, style) if isinstance(value, int | float | str) else show(None, style)
+
+
+def _run(content: dict[str, Any], shape: str | None) -> str:
+    run = msgspec.convert(content["run"], type=Run)
+    timed = [r for r in run.records if r.number("time_cold") is not None or r.number("time_hot") is not None]
+    blocks = build([record for record in timed if shape in (None, record.case.problem.shape)])
+    if not blocks:
+        return f"The run holds no timed case{f' of {shape}' if shape else ''}."
+    return "\n\n".join(f"{escape(block.title)}\n\n{card(block)}" for block in blocks)
+
+
+def main() -> None:
+    """Rewrite every document that changed."""
+    for path in documents():
+        old = path.read_text(encoding="utf-8")
+        new = rewritten(old)
+        if new != old:
+            path.write_text(new, encoding="utf-8")
+            sys.stderr.write(f"rewrote {path.relative_to(ROOT)}\n")
+
+
+if __name__ == "__main__":
+    main()
