@@ -1,0 +1,3 @@
+#pragma once
+
+#define FACTOR 3.0f
