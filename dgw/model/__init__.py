@@ -1,0 +1,53 @@
+"""The nouns of dgw: frozen values that survive a JSON round trip.
+
+Values are stored in base units (s, B, FLOP/s, ratio); only reports format them. Everything here is data: what computes,
+measures or explains lives elsewhere.
+"""
+
+from dgw.model.device import Device, sm
+from dgw.model.finding import Evidence, Finding
+from dgw.model.noun import Noun, digest
+from dgw.model.plan import Argument, Dim3, Fill, Launch, Plan, Pointer, Scalar, Source, TensorMap, Workspace
+from dgw.model.problem import DTYPE_BITS, Config, Epilogue, Operand, OperandName, Problem, gemm
+from dgw.model.record import Artifact, Case, Check, Environment, Measurement, Outcome, Record, Run
+from dgw.model.variant import Bind, Claim, MakePlan, Refuses, Tunable, Variant
+
+__all__ = [
+    "DTYPE_BITS",
+    "Argument",
+    "Artifact",
+    "Bind",
+    "Case",
+    "Check",
+    "Claim",
+    "Config",
+    "Device",
+    "Dim3",
+    "Environment",
+    "Epilogue",
+    "Evidence",
+    "Fill",
+    "Finding",
+    "Launch",
+    "MakePlan",
+    "Measurement",
+    "Noun",
+    "Operand",
+    "OperandName",
+    "Outcome",
+    "Plan",
+    "Pointer",
+    "Problem",
+    "Record",
+    "Refuses",
+    "Run",
+    "Scalar",
+    "Source",
+    "TensorMap",
+    "Tunable",
+    "Variant",
+    "Workspace",
+    "digest",
+    "gemm",
+    "sm",
+]

@@ -1,0 +1,26 @@
+"""What a recipe concludes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from dgw.model.noun import Noun
+
+
+class Evidence(Noun, frozen=True, kw_only=True):
+    """One observation behind a Finding."""
+
+    metric: str
+    value: float | int | str | None
+    threshold: float | None = None
+    why: str = ""
+
+
+class Finding(Noun, frozen=True, kw_only=True):
+    """What a recipe concluded: verdict, confidence (high, medium, low), evidence, and the next step."""
+
+    recipe: str
+    verdict: str
+    confidence: Literal["high", "medium", "low"] = "medium"
+    evidence: tuple[Evidence, ...] = ()
+    next_step: str = ""

@@ -1,0 +1,84 @@
+"""How it is computed: launches, their symbolic arguments, and what they need."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from dgw.model.noun import Noun
+
+Dim3 = tuple[int, int, int]
+
+
+class Pointer(Noun, frozen=True, kw_only=True, tag="pointer"):
+    """Address of the first element of an operand."""
+
+    operand: str
+
+
+class Scalar(Noun, frozen=True, kw_only=True, tag="scalar"):
+    """A number passed by value. `value` None: bound from the Problem by `name` (m n k lda ldb ldc ldd alpha beta)."""
+
+    name: str
+    dtype: Literal["i32", "u32", "i64", "f32"] = "i32"
+    value: int | float | None = None
+
+
+class TensorMap(Noun, frozen=True, kw_only=True, tag="tensor-map"):
+    """A TMA descriptor of an operand: `box` in elements (rows, columns as stored), `swizzle` none, 32, 64 or 128."""
+
+    operand: str
+    box: tuple[int, ...]
+    swizzle: str = "none"
+
+
+class Workspace(Noun, frozen=True, kw_only=True, tag="workspace"):
+    """Address of a scratch buffer declared in Plan.workspaces."""
+
+    name: str
+
+
+Argument = Pointer | Scalar | TensorMap | Workspace
+
+
+class Source(Noun, frozen=True, kw_only=True):
+    """What is compiled: `path` relative to the variant's root, `defines` in the order given to the compiler."""
+
+    path: str
+    defines: tuple[tuple[str, int | str], ...] = ()
+    flags: tuple[str, ...] = ()
+
+
+class Launch(Noun, frozen=True, kw_only=True, tag="launch"):
+    """One kernel launch. `grid` is always counted in blocks (not clusters); `shared_bytes` is dynamic shared memory."""
+
+    source: Source
+    entry: str
+    grid: Dim3
+    block: Dim3
+    arguments: tuple[Argument, ...]
+    cluster: Dim3 = (1, 1, 1)
+    shared_bytes: int = 0
+
+
+class Fill(Noun, frozen=True, kw_only=True, tag="fill"):
+    """Set every byte of a workspace to `byte` before the next step."""
+
+    workspace: str
+    byte: int = 0
+
+
+class Plan(Noun, frozen=True, kw_only=True):
+    """Ordered steps, workspaces (name -> bytes), and how many kernels this makes (`any` for foreign code).
+
+    `tile` is the (rows, columns) of D that one CTA computes at a time, for coverage and scaling; None when unknown.
+    """
+
+    steps: tuple[Launch | Fill, ...] = ()
+    workspaces: dict[str, int] = {}
+    kernels: int | Literal["any"] = 1
+    tile: tuple[int, int] | None = None
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """The kernel launches among the steps, in order."""
+        return tuple(step for step in self.steps if isinstance(step, Launch))

@@ -1,0 +1,92 @@
+"""One way to compute a problem, and what it claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from dgw.model.device import Device, sm
+from dgw.model.noun import Noun
+from dgw.model.plan import Plan
+from dgw.model.problem import Config, Problem
+
+
+class Tunable(Noun, frozen=True, kw_only=True):
+    """One dimension of a variant's Config space."""
+
+    name: str
+    default: int | str
+    values: tuple[int | str, ...]
+    meaning: str
+
+
+class Claim(Noun, frozen=True, kw_only=True):
+    """What a stage says of its counters against the previous stage, checked by `compare`.
+
+    `relation` compares metric values: `is` (equals `value`), `above`, `below` (`value`), `falls`, `rises` (against the
+    previous rung, by at least the ratio `value`).
+    """
+
+    metric: str
+    relation: Literal["is", "above", "below", "falls", "rises"]
+    value: float = 0.0
+    why: str = ""
+    dtypes: tuple[str, ...] = ()  # empty: every dtype
+    layouts: tuple[str, ...] = ()  # empty: every layout
+
+
+Refuses = Callable[[Problem, Config, Device], str | None]
+MakePlan = Callable[[Problem, Config, Device], Plan]
+Bind = Callable[[Problem, Config, Mapping[str, Any]], Callable[[], None]]
+
+
+def _never_refuses(problem: Problem, config: Config, device: Device) -> str | None:
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """One way to compute a Problem. Exactly one of `plan` (own kernels) and `bind` (foreign code) is set.
+
+    `id` is `family/idea`. `root` is the folder that Source.path is relative to, `includes` the folders searched for
+    headers. `architectures` lists the oldest architecture of each line that it runs on, such as ("sm_80",) for "sm_80
+    and newer" or ("sm_90a",) for exactly Hopper. `needs` names Python modules that `bind` imports.
+    """
+
+    id: str
+    version: int
+    idea: str
+    dtypes: tuple[str, ...]
+    stage: int | None = None
+    architectures: tuple[str, ...] = ("sm_80",)
+    space: tuple[Tunable, ...] = ()
+    refuses: Refuses = _never_refuses
+    plan: MakePlan | None = None
+    bind: Bind | None = None
+    root: Path = Path()
+    includes: tuple[Path, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    needs: tuple[str, ...] = ()
+    notes: str = ""
+    synchronises: Literal["barrier", "mbarrier", "unknown"] = "barrier"
+    declaration: Path = field(default=Path(), compare=False)
+
+    @property
+    def family(self) -> str:
+        """The part of the id before the slash."""
+        return self.id.partition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """The part of the id after the slash: the idea's name."""
+        return self.id.partition("/")[2]
+
+    def defaults(self) -> Config:
+        """The default Config."""
+        return {tunable.name: tunable.default for tunable in self.space}
+
+    def runs_on(self, arch: str) -> bool:
+        """Whether `architectures` covers `arch`: a plain name covers newer ones, a name with a suffix only itself."""
+        return any(arch == oldest or (oldest[-1].isdigit() and sm(arch) >= sm(oldest)) for oldest in self.architectures)
