@@ -15,13 +15,13 @@ _WIDER = {"s4": "s8", "s8": "f16", "e4m3": "f16", "bf16": "f32", "f16": "f32", "
 class LowerBound:
     """`seconds` = the largest part; `binds` names it: `tensor`, `fma` (arithmetic) or `dram`. `parts` in seconds.
 
-    `flops_per_s` is the peak that was used for arithmetic.
+    `flops_per_s` is the peak that was used for arithmetic; None, and no part for it, when the device's is not known.
     """
 
     seconds: float
     binds: str
     parts: dict[str, float]
-    flops_per_s: float
+    flops_per_s: float | None
 
 
 def lower_bound(problem: Problem, device: Device, cold: bool = True) -> LowerBound:
@@ -31,10 +31,13 @@ def lower_bound(problem: Problem, device: Device, cold: bool = True) -> LowerBou
     the FMA pipe (a kernel that splits them into narrower tensor-core products is not bound by this). With `cold` false,
     what the L2 may still hold from before is not charged to DRAM. UsageError for a dtype without any rate.
     """
-    pipe, rate = peak_rate(problem, device)
     compulsory = problem.compulsory_bytes
     moved = compulsory if cold else max(0, compulsory - device.l2_bytes)
-    parts = {pipe: problem.flops / rate, "dram": moved / device.dram_bytes_per_s}
+    parts = {"dram": moved / device.dram_bytes_per_s}
+    rate = None
+    if device.tensor_flops_per_sm_per_clock or problem.a.dtype == problem.b.dtype == "f32":
+        pipe, rate = peak_rate(problem, device)
+        parts = {pipe: problem.flops / rate, **parts}
     binds = max(parts, key=lambda part: parts[part])
     return LowerBound(seconds=parts[binds], binds=binds, parts=parts, flops_per_s=rate)
 

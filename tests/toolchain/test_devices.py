@@ -142,3 +142,11 @@ def test_half_precision_accumulation_is_faster_only_where_it_is() -> None:
 def test_a_dtype_that_the_device_cannot_multiply_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="no known rate for f64"):
         lower_bound(gemm(8, 8, 8, dtype="f64"), DEVICES["l4"])
+
+
+def test_a_device_whose_tensor_rates_are_not_known_is_bound_by_dram_alone() -> None:
+    unknown = msgspec.structs.replace(DEVICES["h200"], tensor_flops_per_sm_per_clock={})
+    bound = lower_bound(gemm(4096, 4096, 4096), unknown)
+    assert set(bound.parts) == {"dram"}
+    assert bound.flops_per_s is None
+    assert lower_bound(gemm(4096, 4096, 4096, dtype="f32"), unknown).binds == "fma"
