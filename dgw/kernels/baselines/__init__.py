@@ -1,0 +1,1 @@
+"""What the ladder is measured against, declared like any variant."""

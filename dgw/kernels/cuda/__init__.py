@@ -1,0 +1,1 @@
+"""The CUDA family: one idea a stage, for sm_80 and newer."""

@@ -1,0 +1,136 @@
+// tiled: a CTA copies a BM x BK tile of A and a BK x BN tile of B into shared memory; a thread keeps TM x TN sums in
+// registers and reads each shared element TN or TM times less often than it uses it.
+//
+// The tiles lie in shared memory in the natural layout: as they are stored, row after row, cut into chunks of CHUNK
+// bytes, and each shared access moves one chunk. The eight lanes of a phase read chunks that lie TM rows apart. Where
+// that distance is a multiple of 128 bytes all eight fall into the same banks and the access takes eight wavefronts.
+#include "dgw/output.cuh"
+
+using namespace dgw;
+
+constexpr int THREADS = (BM / TM) * (BN / TN);
+constexpr int LANES_M = 8;  // a warp is 8 threads along m (consecutive lanes) by 4 along n
+constexpr int LANES_N = 4;
+constexpr int WARPS_M = BM / (TM * LANES_M);
+
+// A tile of one operand: EXTENT of its m or n, by BK of its k. K_MAJOR: consecutive elements run along k.
+template <Type T, bool K_MAJOR, int EXTENT, int PER_THREAD, int VEC>
+struct Tile {
+    static constexpr int CHUNK = GRANULARITY * size_of(T) < 16 ? GRANULARITY * size_of(T) : 16;
+    static constexpr int ELEMENTS = CHUNK / size_of(T);
+    static constexpr int WORDS = CHUNK / 4;
+    static constexpr int CHUNKS_IN_ROW = (K_MAJOR ? BK : EXTENT) / ELEMENTS;
+    static constexpr int COPIES = EXTENT * BK / ELEMENTS / THREADS;
+    static constexpr int COPY_ROWS = THREADS / CHUNKS_IN_ROW;
+    static constexpr int BYTES = EXTENT * BK * size_of(T);
+    // Chunks a thread reads at one k (along m or n), and how many k one chunk holds.
+    static constexpr int K_IN_CHUNK = K_MAJOR ? ELEMENTS : 1;
+    static constexpr int CHUNKS = K_MAJOR ? PER_THREAD : PER_THREAD / ELEMENTS;
+
+    static __device__ __forceinline__ u32 place(int row, int chunk) { return (row * CHUNKS_IN_ROW + chunk) * CHUNK; }
+
+    u32 words[COPIES][WORDS];
+
+    // From global memory into registers; what lies beyond the matrix becomes zero. `outer` is the first m or n. All
+    // copies of a thread lie in one column, COPY_ROWS rows apart.
+    __device__ __forceinline__ void fetch(const char* source, i64 ld, int outer, int extent, int k0, int k) {
+        const int row = (K_MAJOR ? outer : k0) + threadIdx.x / CHUNKS_IN_ROW;
+        const int col = (K_MAJOR ? k0 : outer) + threadIdx.x % CHUNKS_IN_ROW * ELEMENTS;
+        const int rows_left = (K_MAJOR ? extent : k) - row;
+        const int cols_left = (K_MAJOR ? k : extent) - col;
+        const char* first = source + (row * ld + col) * size_of(T);
+#pragma unroll
+        for (int i = 0; i < COPIES; ++i) {
+            const int available = i * COPY_ROWS < rows_left ? cols_left : 0;
+            load_row_part<T, CHUNK, VEC * size_of(T)>(words[i], first + i * COPY_ROWS * ld * size_of(T), available);
+        }
+    }
+
+    // From registers into shared memory.
+    __device__ __forceinline__ void put(u32 shared) const {
+#pragma unroll
+        for (int i = 0; i < COPIES; ++i) {
+            const int row = threadIdx.x / CHUNKS_IN_ROW + i * COPY_ROWS;
+            store_shared<CHUNK>(shared + place(row, threadIdx.x % CHUNKS_IN_ROW), words[i]);
+        }
+    }
+
+    // The chunks that hold this thread's PER_THREAD rows or columns at step k of the tile.
+    static __device__ __forceinline__ void read(u32 (&chunks)[CHUNKS][WORDS], u32 shared, int first, int k) {
+#pragma unroll
+        for (int i = 0; i < CHUNKS; ++i) {
+            const int row = K_MAJOR ? first + i : k;
+            const int chunk = K_MAJOR ? k / ELEMENTS : first / ELEMENTS + i;
+            load_shared<CHUNK>(chunks[i], shared + place(row, chunk));
+        }
+    }
+
+    // Element number i of the thread's rows or columns, at step k.
+    static __device__ __forceinline__ float element(const u32 (&chunks)[CHUNKS][WORDS], int i, int k) {
+        const int chunk = K_MAJOR ? i : i / ELEMENTS;
+        const int byte = (K_MAJOR ? k : i) % ELEMENTS * size_of(T);
+        return to_f32<T>(chunks[chunk][byte / 4], byte % 4 / 2);
+    }
+};
+
+using TileA = Tile<TYPE_A, K_MAJOR_A, BM, TM, VEC_A>;
+using TileB = Tile<TYPE_B, K_MAJOR_B, BN, TN, VEC_B>;
+
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
+    tiled(const char* a, const char* b, const char* c, char* d, int m, int n, int k, i64 lda, i64 ldb, i64 ldc, i64 ldd,
+          float alpha, float beta) {
+    extern __shared__ __align__(128) unsigned char shared[];
+    const u32 shared_a = shared_address(shared);
+    const u32 shared_b = shared_a + TileA::BYTES;
+
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int my_m = (warp % WARPS_M * LANES_M + lane % LANES_M) * TM;
+    const int my_n = (warp / WARPS_M * LANES_N + lane / LANES_M) * TN;
+    const int tiles_n = (n + BN - 1) / BN;
+    const int m0 = int(blockIdx.x / u32(tiles_n)) * BM;
+    const int n0 = int(blockIdx.x % u32(tiles_n)) * BN;
+
+    float sums[TM][TN] = {};
+    for (int k0 = 0; k0 < k; k0 += BK) {
+        TileA tile_a;
+        TileB tile_b;
+        tile_a.fetch(a, lda, m0, m, k0, k);
+        tile_b.fetch(b, ldb, n0, n, k0, k);
+        __syncthreads();  // the previous tiles have been read
+        tile_a.put(shared_a);
+        tile_b.put(shared_b);
+        __syncthreads();  // these tiles are complete
+
+        constexpr int STEP = TileA::ELEMENTS;
+#pragma unroll 1
+        for (int slice = 0; slice < BK; slice += STEP) {
+            u32 chunks_a[TileA::CHUNKS][TileA::WORDS], chunks_b[TileB::CHUNKS][TileB::WORDS];
+#pragma unroll
+            for (int step = 0; step < STEP; ++step) {
+                if (step % TileA::K_IN_CHUNK == 0) TileA::read(chunks_a, shared_a, my_m, slice + step);
+                if (step % TileB::K_IN_CHUNK == 0) TileB::read(chunks_b, shared_b, my_n, slice + step);
+                float b_values[TN];
+#pragma unroll
+                for (int j = 0; j < TN; ++j) b_values[j] = TileB::element(chunks_b, j, step);
+#pragma unroll
+                for (int i = 0; i < TM; ++i) {
+                    const float a_value = TileA::element(chunks_a, i, step);
+#pragma unroll
+                    for (int j = 0; j < TN; ++j) sums[i][j] = fmaf(a_value, b_values[j], sums[i][j]);
+                }
+            }
+        }
+    }
+
+    const int col = n0 + my_n;
+#pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        const i64 row = m0 + my_m + i;
+        const int available = row < m ? n - col : 0;
+#pragma unroll
+        for (int j = 0; j < TN; ++j) sums[i][j] *= alpha;
+        if constexpr (USE_C)
+            add_row<TYPE_C, TN, VEC_C>(sums[i], c + (row * ldc + col) * size_of(TYPE_C), available, beta);
+        store_row<TYPE_D, TN, VEC_D>(d + (row * ldd + col) * size_of(TYPE_D), sums[i], available);
+    }
+}
