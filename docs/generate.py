@@ -28,24 +28,24 @@ def documents(root: Path = ROOT) -> list[Path]:
     return [root / "README.md", *sorted((root / "docs").glob("*.md"))]
 
 
-def rewritten(text: str, evidence: Path = ROOT / "docs" / "h200") -> str:
-    """`text` with every table between markers generated anew."""
-    return MARKER.sub(lambda found: found[1] + _part(evidence, found[2], found[3], found[4]) + found[5], text)
+def rewritten(text: str, links: str = "docs/h200", evidence: Path = ROOT / "docs" / "h200") -> str:
+    """`text` with every table between markers generated anew; `links` is where the text reaches the evidence."""
+    return MARKER.sub(lambda found: found[1] + _part(evidence, links, found[2], found[3], found[4]) + found[5], text)
 
 
-def _part(evidence: Path, topic: str, part: str, shape: str | None) -> str:
+def _part(evidence: Path, links: str, topic: str, part: str, shape: str | None) -> str:
     path = evidence / f"{topic}.json"
     if not path.is_file():
         return f"Not measured yet: there is no `docs/h200/{topic}.json`. `make evidence TOPIC={topic}` writes it.\n"
     content = json.loads(path.read_text(encoding="utf-8"))
     body = _shows(content) if part == "shows" else _run(content, shape)
-    return f"{body}\n\n{_measured(content['measured'], topic)}\n"
+    return f"{body}\n\n{_measured(content['measured'], f'{links}/{topic}.json')}\n"
 
 
-def _measured(measured: dict[str, Any], topic: str) -> str:
+def _measured(measured: dict[str, Any], link: str) -> str:
     names = (("gpu", ""), ("driver", "driver "), ("cuda", "CUDA "), ("torch", "torch "), ("ncu", "ncu "), ("date", ""))
     facts = [f"{prefix}{measured[name]}" for name, prefix in names if measured.get(name)]
-    return f"Measured on {escape(', '.join(facts))}; all of it is in [{topic}.json](docs/h200/{topic}.json)."
+    return f"Measured on {escape(', '.join(facts))}; all of it is in [{link}]({link})."
 
 
 def _shows(content: dict[str, Any]) -> str:
@@ -76,7 +76,7 @@ def main() -> None:
     """Rewrite every document that changed."""
     for path in documents():
         old = path.read_text(encoding="utf-8")
-        new = rewritten(old)
+        new = rewritten(old, "docs/h200" if path.parent == ROOT else "h200")
         if new != old:
             path.write_text(new, encoding="utf-8")
             sys.stderr.write(f"rewrote {path.relative_to(ROOT)}\n")

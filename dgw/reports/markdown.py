@@ -27,7 +27,7 @@ def card(block: Block) -> str:
     every = range(len(block.columns))
     rows = []
     for line in block.lines:
-        rows.append([line.heading, *(line.text(column) for column in every)])
+        rows.append([line.heading.strip(), *(line.text(column) for column in every)])
         if line.has_interval:
             rows.append([f"{line.label}, 95 % interval", *(line.interval(column) for column in every)])
     return table(["", *(column.title for column in block.columns)], rows)

@@ -242,13 +242,10 @@ def config_text(config: Mapping[str, int | str]) -> str:
 
 
 def _titles(records: Sequence[Record]) -> list[str]:
-    names = [record.case.variant.partition("/")[2] or record.case.variant for record in records]
-    clash = {
-        name for name in names if len({r.case.variant for r, n in zip(records, names, strict=True) if n == name}) > 1
-    }
-    names = [r.case.variant if name in clash else name for r, name in zip(records, names, strict=True)]
+    """Each record's variant, without the folder of baselines, and the tunables in which its configs differ."""
     titles = []
-    for record, name in zip(records, names, strict=True):
+    for record in records:
+        name = record.case.variant.removeprefix("baselines/")
         same = [r.case.config for r in records if r.case.variant == record.case.variant]
         differs = {k: v for k, v in record.case.config.items() if any(config.get(k) != v for config in same)}
         titles.append(f"{name} {config_text(differs)}" if differs else name)

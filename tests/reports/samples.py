@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import pytest
-
 from dgw.model import Case, Check, Environment, Measurement, Record, gemm
 
 GPU = Environment(device="h200", arch="sm_90a", driver="580.159", engine="gpu")
@@ -49,7 +47,6 @@ def full_record(name: str = "swizzled", seconds: float = 2.124e-3, **changes: ob
     return Record(**{**fields, **changes})  # type: ignore[arg-type]
 
 
-@pytest.fixture
 def ladder() -> list[Record]:
     wrong = Check(passed=False, compared=10, worst=(1, 2), error=3.0, bound=0.5, detail="D[1, 2] is 4, not 1")
     return [
