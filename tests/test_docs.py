@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import msgspec
+import pytest
+
+from dgw.cli import COMMANDS, HIDDEN
+from dgw.model import Run
+from tests.reports.samples import full_record
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+GENERATE = generator()
+
+
+@pytest.mark.parametrize("path", GENERATE.documents(), ids=lambda path: path.name)
+def test_the_generated_tables_are_what_the_generator_writes(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert GENERATE.rewritten(text, "docs/h200" if path.parent == ROOT else "h200") == text
+
+
+def test_the_readme_has_a_table_of_the_first_profile() -> None:
+    assert "<!-- generated: first-profile run 4096x4096x4096 -->" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+MARKED = "before\n<!-- generated: topic {part} -->\nold\n<!-- end -->\nafter\n"
+
+
+def test_without_evidence_a_table_says_that_nothing_was_measured(tmp_path: Path) -> None:
+    text = GENERATE.rewritten(MARKED.format(part="run 4096x4096x4096"), evidence=tmp_path)
+    assert "Not measured yet" in text
+    assert "old" not in text
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+
+
+def evidence(folder: Path) -> Path:
+    run = Run(
+        id="r", created="2026-01-01", command=("dgw",), version="0", records=(full_record(), full_record("tiled"))
+    )
+    content = {
+        "schema": "dgw.evidence/1",
+        "topic": "topic",
+        "measured": {"gpu": "NVIDIA H200", "driver": "580.1", "date": "2026-01-01"},
+        "shows": [
+            {"claim": "fast | enough", "value": 2.124e-3, "unit": "s", "bar": 3e-3, "holds": True},
+            {"claim": "never wrong", "value": 1, "unit": "", "bar": 0, "holds": False},
+        ],
+        "run": msgspec.to_builtins(run),
+    }
+    (folder / "topic.json").write_text(json.dumps(content))
+    return folder
+
+
+def test_claims_are_rows_and_one_that_does_not_hold_stays(tmp_path: Path) -> None:
+    text = GENERATE.rewritten(MARKED.format(part="shows"), evidence=evidence(tmp_path))
+    assert "| fast \\| enough | 2.124 ms | 3.000 ms | yes |" in text
+    assert "| never wrong | 1 | 0 | **no** |" in text
+    assert "NVIDIA H200, driver 580.1, 2026-01-01" in text
+
+
+def test_the_card_of_a_run_has_a_column_for_each_variant(tmp_path: Path) -> None:
+    text = GENERATE.rewritten(MARKED.format(part="run 4096x4096x4096"), evidence=evidence(tmp_path))
+    assert "|  | cuda/swizzled | cuda/tiled |" in text
+    assert "time cold, ms" in text
+
+
+def test_a_shape_that_was_not_timed_is_said_to_be_missing(tmp_path: Path) -> None:
+    text = GENERATE.rewritten(MARKED.format(part="run 1x1x1"), evidence=evidence(tmp_path))
+    assert "The run holds no timed case of 1x1x1." in text
+
+
+def test_evidence_names_no_host_user_or_path() -> None:
+    for path in (ROOT / "docs" / "h200").glob("*.json"):
+        text = path.read_text(encoding="utf-8")
+        assert not any(f'"{key}"' in text for key in ("host", "hostname", "user"))
+        assert not any(folder in text for folder in ("/home/", "/root/", "/tmp/"))
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in HIDDEN])
+def test_the_readme_names_every_command(command: str) -> None:
+    assert f"`dgw {command}" in (ROOT / "README.md").read_text(encoding="utf-8")
