@@ -187,7 +187,7 @@ def diagnose(
     if kernels == 0:
         return next((p for p in problems if p.fatal), None) or _pattern("nothing-profiled")
     if returncode != 0:
-        return next((p for p in problems if p.kind == "application"), None) or _ended(returncode)
+        return _ended(returncode)
     if "==ERROR==" in log:
         line = next(line for line in log.splitlines() if "==ERROR==" in line)
         return NcuProblem(
@@ -228,5 +228,5 @@ def absent_names(log: str) -> Sequence[str]:
     """The metrics that ncu lists as not accessible on this GPU."""
     found: list[str] = []
     for match in re.finditer(r"(?:Unable to access|Failed to access) the following \d* ?metrics[^:]*:\s*(.+)", log):
-        found += re.findall(r"[\w]+__[\w.]+", match.group(1))
+        found += re.findall(r"\w+__\w+(?:\.\w+)*", match.group(1))
     return found
