@@ -1,0 +1,137 @@
+"""Does the machine code do what the PTX says? Memory and tensor instructions of both, paired by source line.
+
+ptxas may merge, widen, split, remove or add accesses, and a different width means different phases and so different
+wavefronts. Where every line has the same instructions of the same widths in both, what the emulator counts for that
+family of instructions is what the hardware executes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from dgw.toolchain.sass import MemoryInstruction, SassInstruction, memory_instructions
+from dgw.workbench.emulator.observer import InstructionInfo
+
+EXACT, PTX_LEVEL = "exact", "ptx-level"
+FAMILIES = ("shared", "copy", "global", "local", "tensor")
+
+_SASS = {
+    "LDS": ("shared", "load"), "STS": ("shared", "store"), "LDSM": ("shared", "ldmatrix"),
+    "STSM": ("shared", "stmatrix"), "ATOMS": ("shared", "atomic"), "REDS": ("shared", "atomic"),
+    "LDGSTS": ("copy", "cp.async"), "LDG": ("global", "load"), "STG": ("global", "store"),
+    "ATOMG": ("global", "atomic"), "REDG": ("global", "atomic"), "RED": ("global", "atomic"),
+    "LDL": ("local", "load"), "STL": ("local", "store"),
+    "LD": ("global", "generic load"), "ST": ("global", "generic store"), "ATOM": ("global", "generic atomic"),
+}  # fmt: skip
+_PTX = {"ld": "load", "st": "store", "atom": "atomic", "red": "atomic"}
+_MMA_OPCODES = ("mma", "wmma", "wgmma")
+
+Line = tuple[str, int]  # file name without folders, line
+Operation = tuple[str, str, int]  # family, name, bytes a thread (0 for tensor)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The outcome: per family the differences in words (none: clean), and how many instructions were paired."""
+
+    differences: dict[str, tuple[str, ...]]
+    paired: int
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing differs."""
+        return not any(self.differences.values())
+
+    def tier(self, *families: str) -> str:
+        """`exact` when all these families are clean, else `ptx-level`."""
+        return EXACT if not any(self.differences.get(family) for family in families) else PTX_LEVEL
+
+    def words(self) -> tuple[str, ...]:
+        """All differences."""
+        return tuple(text for texts in self.differences.values() for text in texts)
+
+
+def unaudited(reason: str) -> Audit:
+    """The audit of a kernel whose machine code could not be looked at: nothing is exact."""
+    return Audit(dict.fromkeys(FAMILIES, (reason,)), 0)
+
+
+def audit(instructions: Sequence[InstructionInfo], sass: Sequence[SassInstruction]) -> Audit:
+    """Compare the PTX instructions of a kernel with its machine code.
+
+    On each source line the operations must be the same, each as often; or all a whole multiple as often, which is what
+    unrolling does.
+    """
+    intended = _group(_of_ptx(instructions))
+    found = _group(_of_sass(memory_instructions(sass)))
+    differences: dict[str, list[str]] = {family: [] for family in FAMILIES}
+    paired = 0
+    for line in sorted(intended.keys() | found.keys()):
+        here, there = intended.get(line, Counter()), found.get(line, Counter())
+        if _same(here, there):
+            paired += here.total()
+            continue
+        for family in FAMILIES:
+            mine = {operation: count for operation, count in here.items() if operation[0] == family}
+            theirs = {operation: count for operation, count in there.items() if operation[0] == family}
+            if not _same(mine, theirs):
+                differences[family].append(f"{_place(line)}: PTX has {_say(mine)}, SASS has {_say(theirs)}")
+            else:
+                paired += sum(mine.values())
+    return Audit({family: tuple(texts) for family, texts in differences.items()}, paired)
+
+
+def _same(here: dict[Operation, int], there: dict[Operation, int]) -> bool:
+    if here.keys() != there.keys():
+        return False
+    ratios = {(there[operation] % count, there[operation] // count) for operation, count in here.items()}
+    return len(ratios) <= 1 and all(rest == 0 and ratio >= 1 for rest, ratio in ratios)
+
+
+def _group(items: Iterable[tuple[Line, Operation]]) -> dict[Line, Counter[Operation]]:
+    found: dict[Line, Counter[Operation]] = {}
+    for line, operation in items:
+        found.setdefault(line, Counter())[operation] += 1
+    return found
+
+
+def _of_ptx(instructions: Iterable[InstructionInfo]) -> Iterable[tuple[Line, Operation]]:
+    for info in instructions:
+        line = (PurePath(info.source.file).name, info.source.line)
+        if info.opcode in _MMA_OPCODES and not info.kind:
+            if info.opcode != "wgmma" or "mma_async" in info.modifiers:
+                yield line, ("tensor", "mma", 0)
+        elif info.kind in ("ldmatrix", "stmatrix"):
+            yield line, ("shared", info.kind, 4 * info.matrices)
+        elif info.kind == "cp.async":
+            yield line, ("copy", "cp.async", info.width_bytes)
+        elif info.kind and info.space in ("shared", "global", "local"):
+            yield line, (info.space, _PTX[info.kind], info.width_bytes)
+        elif info.kind and info.space == "generic":
+            yield line, ("global", f"generic {_PTX[info.kind]}", info.width_bytes)
+
+
+def _of_sass(instructions: Iterable[MemoryInstruction]) -> Iterable[tuple[Line, Operation]]:
+    for instruction in instructions:
+        line = (PurePath(instruction.file).name, instruction.line)
+        if instruction.space == "tensor":
+            yield line, ("tensor", "mma", 0)
+        elif instruction.kind in _SASS:
+            family, name = _SASS[instruction.kind]
+            yield line, (family, name, instruction.width)
+
+
+def _place(line: Line) -> str:
+    return f"{line[0]}:{line[1]}" if line[0] else "no source line"
+
+
+def _say(operations: dict[Operation, int]) -> str:
+    """`4 shared load of 2 B, 1 mma`, or `nothing`."""
+    words = []
+    for (family, name, width), count in sorted(operations.items()):
+        space = f"{family} " if family in ("shared", "global", "local") else ""
+        words.append(f"{count} {space}{name}" + (f" of {width} B" if width else ""))
+    return ", ".join(words) or "nothing"

@@ -1,0 +1,59 @@
+"""Pairing PTX with machine code by line, kind and width."""
+
+from __future__ import annotations
+
+from dgw.toolchain.sass import SassInstruction
+from dgw.workbench.emulator.audit import audit, unaudited
+from tests.workbench.emulator.events import instruction
+
+
+def sass(opcode: str, line: int, predicate: str = "") -> SassInstruction:
+    return SassInstruction(0, predicate, opcode, "", line, "/anywhere/kernel.cu")
+
+
+PTX = [
+    instruction(0, "ld.global.v4.u32", 10, width=16),
+    instruction(1, "st.shared.v4.u32", 11, width=16),
+    instruction(2, "ldmatrix.sync.aligned.m8n8.x4.shared.b16", 12, width=16, matrices=4),
+    instruction(3, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", 13),
+    instruction(4, "cp.async.cg.shared.global", 14, width=16),
+    instruction(5, "add.s32", 15),
+]
+SASS = [
+    sass("LDG.E.128", 10), sass("STS.128", 11), sass("LDSM.16.M88.4", 12), sass("HMMA.16816.F32", 13),
+    sass("LDS", 14, "@!PT"), sass("LDGSTS.E.BYPASS.128", 14), sass("IADD3", 15),
+]  # fmt: skip
+
+
+def test_the_same_operations_on_the_same_lines_are_exact() -> None:
+    found = audit(PTX, SASS)
+    assert found.clean
+    assert found.paired == 5
+    assert found.tier("shared", "global", "copy", "tensor", "local") == "exact"
+
+
+def test_a_wider_access_in_machine_code_is_named_and_leaves_other_families_exact() -> None:
+    narrow = [instruction(0, "ld.shared.u16", 20, width=2), instruction(1, "ld.shared.u16", 20, width=2)]
+    found = audit([*narrow, *PTX], [sass("LDS.64", 20), *SASS])
+    assert found.tier("shared") == "ptx-level"
+    assert found.tier("global", "copy", "tensor") == "exact"
+    assert found.words() == ("kernel.cu:20: PTX has 2 shared load of 2 B, SASS has 1 shared load of 8 B",)
+
+
+def test_an_unrolled_line_is_a_whole_multiple() -> None:
+    ptx = [instruction(0, "ld.shared.f32", 20, width=4), instruction(1, "ld.shared.f32", 20, width=4)]
+    assert audit(ptx, [sass("LDS", 20)] * 8).clean
+    assert not audit(ptx, [sass("LDS", 20)] * 3).clean
+    assert not audit(ptx, [sass("LDS", 20)]).clean
+
+
+def test_spills_are_differences_of_local_memory_only() -> None:
+    found = audit(PTX, [*SASS, sass("STL", 13), sass("LDL", 13)])
+    assert found.tier("local") == "ptx-level"
+    assert found.tier("shared", "global", "copy", "tensor") == "exact"
+    assert not found.clean
+
+
+def test_without_machine_code_nothing_is_exact() -> None:
+    assert unaudited("no nvdisasm").tier("shared") == "ptx-level"
+    assert "no nvdisasm" in unaudited("no nvdisasm").words()
