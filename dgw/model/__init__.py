@@ -8,8 +8,8 @@ from dgw.model.device import Device, sm
 from dgw.model.finding import Evidence, Finding
 from dgw.model.noun import Noun, digest
 from dgw.model.plan import Argument, Dim3, Fill, Launch, Plan, Pointer, Scalar, Source, TensorMap, Workspace
-from dgw.model.problem import DTYPE_BITS, Config, Epilogue, Operand, OperandName, Problem, gemm
-from dgw.model.record import Artifact, Case, Check, Environment, Measurement, Outcome, Record, Run
+from dgw.model.problem import DTYPE_BITS, Config, Epilogue, Operand, OperandName, Problem, gemm, unknown_problem
+from dgw.model.record import Artifact, Case, Check, Defect, Environment, Measurement, Outcome, Record, Run
 from dgw.model.variant import Bind, Claim, MakePlan, Refuses, Tunable, Variant
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Check",
     "Claim",
     "Config",
+    "Defect",
     "Device",
     "Dim3",
     "Environment",
@@ -50,4 +51,5 @@ __all__ = [
     "digest",
     "gemm",
     "sm",
+    "unknown_problem",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from dgw.errors import NotComparable
 from dgw.model.noun import Noun
 
 Config = dict[str, int | str]
@@ -42,7 +43,10 @@ class Epilogue(Noun, frozen=True, kw_only=True):
 
 
 class Problem(Noun, frozen=True, kw_only=True):
-    """One multiplication: D = epilogue(alpha * A @ B + beta * C + bias) + residual; D never aliases C."""
+    """One multiplication: D = epilogue(alpha * A @ B + beta * C + bias) + residual; D never aliases C.
+
+    The op `unknown` stands for what a kernel in somebody else's report computed: sizes 0, types `unknown`.
+    """
 
     m: int
     n: int
@@ -50,7 +54,7 @@ class Problem(Noun, frozen=True, kw_only=True):
     a: Operand
     b: Operand
     d: Operand
-    op: Literal["gemm", "batched", "grouped"] = "gemm"
+    op: Literal["gemm", "batched", "grouped", "unknown"] = "gemm"
     batch: int = 1
     rows_per_group: tuple[int, ...] = ()
     c: Operand | None = None
@@ -64,19 +68,35 @@ class Problem(Noun, frozen=True, kw_only=True):
     seed: int = 0
 
     @property
+    def known(self) -> bool:
+        """Whether it is known what is multiplied; what follows from sizes and types exists only then."""
+        return self.op != "unknown"
+
+    def _demand(self, what: str) -> None:
+        if not self.known:
+            raise NotComparable(
+                f"{what} of an unknown problem cannot be known", "dgw import FILE --shape MxNxK --dtype f16"
+            )
+
+    @property
     def layout(self) -> str:
-        """`nn`, `nt`, `tn` or `tt`: first letter for A, second for B; `t` means stored transposed."""
+        """`nn`, `nt`, `tn` or `tt`: first letter for A, second for B; `t` means stored transposed. Empty if unknown."""
+        if not self.known:
+            return ""
         return "".join("n" if o.order == "row" else "t" for o in (self.a, self.b))
 
     @property
     def shape(self) -> str:
-        """`MxNxK`, or `BxMxNxK` when batched."""
+        """`MxNxK`, or `BxMxNxK` when batched; `unknown` when it is."""
+        if not self.known:
+            return "unknown"
         mnk = f"{self.m}x{self.n}x{self.k}"
         return mnk if self.batch == 1 else f"{self.batch}x{mnk}"
 
     @property
     def flops(self) -> int:
-        """2 M N K per batch item."""
+        """2 M N K per batch item. NotComparable when the problem is unknown."""
+        self._demand("the arithmetic")
         return 2 * self.m * self.n * self.k * self.batch
 
     def operands(self) -> dict[str, Operand]:
@@ -97,7 +117,11 @@ class Problem(Noun, frozen=True, kw_only=True):
 
     @property
     def compulsory_bytes(self) -> int:
-        """Each input element read once and each output element written once, padding not counted."""
+        """Each input element read once and each output element written once, padding not counted.
+
+        NotComparable when the problem is unknown.
+        """
+        self._demand("the traffic")
         bits = 0
         for name, operand in self.operands().items():
             rows, cols = self.logical_shape(name)
@@ -113,3 +137,9 @@ def gemm(
     a = Operand(dtype=dtype, order="row" if layout[0] == "n" else "col")
     b = Operand(dtype=dtype, order="row" if layout[1] == "n" else "col")
     return Problem(m=m, n=n, k=k, a=a, b=b, d=Operand(dtype=out or stored), **fields)
+
+
+def unknown_problem() -> Problem:
+    """The Problem of a kernel of which nobody said what it computed."""
+    operand = Operand(dtype="unknown")
+    return Problem(m=0, n=0, k=0, a=operand, b=operand, d=operand, op="unknown", accumulator="unknown", data="unknown")

@@ -60,6 +60,24 @@ class Measurement(Noun, frozen=True, kw_only=True):
     tier: str = ""
 
 
+class Defect(Noun, frozen=True, kw_only=True):
+    """One finding of a sanitizer: `kind` in its words, `kernel` and `place` (`FILE:N`) where it names them.
+
+    `count` is how often it was seen (threads, or hazards), `thread` and `block` the first that did it, `detail` the
+    rest of the finding. A `severity` of `warning` or `info` is no failure.
+    """
+
+    tool: str
+    kind: str
+    severity: Literal["error", "warning", "info"] = "error"
+    kernel: str = ""
+    place: str = ""
+    count: int = 1
+    thread: tuple[int, ...] = ()
+    block: tuple[int, ...] = ()
+    detail: str = ""
+
+
 class Artifact(Noun, frozen=True, kw_only=True):
     """A file kept by content: `kind` cubin, ptx, ncu-rep, sqlite, log; `sha256` names it in the artifact folder."""
 
@@ -103,6 +121,7 @@ class Record(Noun, frozen=True, kw_only=True):
     measurements: tuple[Measurement, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
     flags: tuple[str, ...] = ()  # implausible or noteworthy, in words with figures
+    defects: tuple[Defect, ...] = ()
     resume_key: str = ""
 
     def get(self, metric: str, scope: str = "case", collector: str = "") -> Measurement | None:

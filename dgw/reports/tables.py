@@ -224,6 +224,8 @@ def dtype_text(problem: Problem) -> str:
 
 def problem_text(problem: Problem) -> str:
     """A problem in one line, with only what differs from the defaults after shape, types and layout."""
+    if not problem.known:
+        return "Kernels of an unknown problem"
     extra = []
     if problem.alpha != 1.0 or problem.beta != 0.0:
         extra.append(f"alpha {problem.alpha:g}, beta {problem.beta:g}")

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from dgw.model import Artifact, Case, Check, Environment, Measurement, Noun, Plan, Record, digest
+from dgw.model import Artifact, Case, Check, Defect, Environment, Measurement, Noun, Plan, Record, digest
 
 
 class Body(Noun, frozen=True, kw_only=True):
@@ -19,6 +19,7 @@ class Body(Noun, frozen=True, kw_only=True):
     plan: Plan | None = None
     check: Check | None = None
     flags: tuple[str, ...] = ()
+    defects: tuple[Defect, ...] = ()
 
 
 def environment_row(environment: Environment) -> dict[str, Any]:
@@ -34,7 +35,8 @@ def environment_row(environment: Environment) -> dict[str, Any]:
 def record_row(run_id: str, position: int, record: Record) -> dict[str, Any]:
     """The row of a record without its measurements and artifacts."""
     body = Body(
-        case=record.case, reason=record.reason, plan=record.plan, check=record.check, flags=record.flags
+        case=record.case, reason=record.reason, plan=record.plan, check=record.check, flags=record.flags,
+        defects=record.defects,
     )  # fmt: skip
     return {
         "run_id": run_id,
@@ -119,5 +121,6 @@ def record(
             Artifact(kind=a["kind"], sha256=a["sha256"], bytes=a["bytes"], name=a["name"]) for a in artifacts
         ),
         flags=body.flags,
+        defects=body.defects,
         resume_key=row["resume_key"],
     )
