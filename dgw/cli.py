@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -92,7 +91,7 @@ def _parser_error(error: Exception) -> UsageError:
     message = getattr(error, "message", str(error))
     possible = getattr(error, "possibilities", None)
     formatted = error.format_message() if hasattr(error, "format_message") and not possible else message
-    formatted = formatted.rstrip(".")
+    formatted = formatted.removesuffix(".").replace("Value error, ", "")
     text = formatted[:1].lower() + formatted[1:]
     return UsageError(text, f"{path} {possible[0]}" if possible else f"{path} --help")
 
@@ -101,19 +100,17 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code. Errors raised on purpose become two lines on standard error."""
     from dgw.commands.console import complain
 
+    typed = list(sys.argv[1:] if arguments is None else arguments)
     try:
         command = typer.main.get_command(app)
-        code = command.main(args=None if arguments is None else list(arguments), prog_name="dgw", standalone_mode=False)
+        # `obj` is what the commands see of the whole command line
+        code = command.main(args=typed, prog_name="dgw", standalone_mode=False, obj=tuple(typed))
     except DgwError as error:
         complain(error)
         return int(error.exit_code)
     except typer.Abort:
         sys.stderr.write("error: interrupted\n  try: the same command again\n")
         return int(Exit.INTERRUPTED)
-    except BrokenPipeError:
-        # whoever read standard output has gone; nothing more may be written to it, not even at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return int(Exit.OK)
     except _CLICK_ERROR as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             sys.stdout.write(f"{error}\n")

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol, TextIO
 
-from dgw.errors import DgwError
+import typer
+
+from dgw.errors import DgwError, Exit
 
 PIPED_WIDTH = 120
 """Columns of a table that goes to a file or a pipe, where no terminal says how wide it is."""
@@ -30,8 +32,14 @@ def colour(stream: TextIO | None = None) -> bool:
 
 
 def say(text: str = "") -> None:
-    """A line or more of result."""
-    sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+    """A line or more of result. Ends the command quietly when whoever reads it has gone."""
+    try:
+        sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # nothing more may be written there, not even what the interpreter flushes at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(int(Exit.OK)) from None
 
 
 def note(text: str) -> None:

@@ -97,7 +97,7 @@ def machine(ask: Ask) -> Machine:
     if ask.engine in (Engine.AUTO, Engine.GPU) and here:
         return Machine("gpu", named)
     engine = "emulator" if ask.engine is Engine.AUTO else ask.engine.value
-    reason = "not measured because there is no GPU" if not here else f"not measured by the engine {engine}"
+    reason = "there is no GPU" if not here else f"the engine is {engine}"
     return Machine(engine, named, reason)
 
 

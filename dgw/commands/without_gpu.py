@@ -12,8 +12,6 @@ import msgspec
 from dgw.errors import DgwError
 from dgw.model import Case, Device, Measurement, Record, Source, Variant
 
-NO_GPU = "not measured because there is no GPU"
-UNWANTED = "not measured: the engine is {engine}, which has no clock"
 TIMES = ("time_cold", "time_hot", "tflops", "ratio_to_cublas", "energy")
 COUNTERS = (
     "achieved_occupancy", "conflict_ratio_ld", "conflict_ratio_st", "conflict_ratio_hw_ld", "conflict_ratio_hw_st",
@@ -23,7 +21,7 @@ COUNTERS = (
 
 @dataclass(frozen=True)
 class CpuEngine:
-    """How cases run on the CPU. `reason` is why their time is not known."""
+    """How cases run on the CPU. `reason` is why their time is not measured: there is no GPU."""
 
     variants: Mapping[str, Variant]
     device: Device
@@ -83,8 +81,9 @@ class CpuEngine:
             return record
         collector = "emulator" if self.kind == "emulator" else "static"
         known = {m.metric for m in record.measurements if m.value is not None}
+        reason = f"not measured because {self.reason}"
         absent = [
-            Measurement(metric=name, collector=collector, absent=self.reason, unit="ratio" if "stall" in name else "")
+            Measurement(metric=name, collector=collector, absent=reason, unit="ratio" if "stall" in name else "")
             for name in (*TIMES, *COUNTERS)
             if name not in known
         ]

@@ -1,0 +1,146 @@
+"""Commands that look at what there is: variants, metrics, runs, reports, the store."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dgw import __version__
+from dgw.cli import COMMANDS, HIDDEN, Commands, app
+from tests.commands.conftest import Dgw, Engine
+
+SHOWN = [name for name in COMMANDS if name not in HIDDEN]
+
+
+@pytest.mark.parametrize("command", SHOWN)
+def test_every_command_has_help_that_begins_with_what_the_list_says(dgw: Dgw, command: str) -> None:
+    ended = dgw(command, "--help")
+    assert ended.code == 0
+    assert f"Usage: dgw {command}" in ended.out
+    assert ended.err == ""
+
+
+def test_the_hidden_command_is_not_listed(dgw: Dgw) -> None:
+    listed = dgw("--help").out
+    assert all(f"  {name} " in listed for name in SHOWN)
+    assert "child" not in listed
+
+
+def test_without_a_command_there_is_help_and_no_error(dgw: Dgw) -> None:
+    ended = dgw()
+    assert ended.code == 0
+    assert "Usage: dgw" in ended.out
+
+
+def test_the_version_is_that_of_the_package(dgw: Dgw) -> None:
+    assert dgw("--version").out == f"dgw {__version__}\n"
+
+
+def test_every_name_of_the_table_is_a_command(dgw: Dgw) -> None:
+    import typer
+
+    group = typer.main.get_command(app)
+    assert isinstance(group, Commands)
+    assert all(group.get_command(None, name) is not None for name in COMMANDS)
+
+
+def test_list_shows_the_ladder_lowest_stage_first(dgw: Dgw) -> None:
+    lines = dgw("list").out.splitlines()
+    position = {line.split()[0]: number for number, line in enumerate(lines) if "/" in line}
+    assert position["cuda/naive"] < position["cuda/tiled"] < position["cuda/swizzled"] < position["baselines/cublas"]
+
+
+def test_list_as_json_has_every_variant(dgw: Dgw) -> None:
+    ids = {variant["id"] for variant in json.loads(dgw("list", "--json").out)}
+    assert {"cuda/naive", "baselines/cublas"} <= ids
+
+
+def test_show_explains_a_variant_and_its_tunables(dgw: Dgw) -> None:
+    out = dgw("show", "swizzled").out
+    assert "cuda/swizzled" in out
+    assert "GRANULARITY" in out
+
+
+def test_show_prints_source_ptx_and_machine_code(dgw: Dgw) -> None:
+    assert "__global__" in dgw("show", "swizzled", "--source").out
+    assert ".entry" in dgw("show", "swizzled", "--ptx").out
+    sass = dgw("show", "swizzled", "--sass", "--device", "a100").out
+    assert "sm_80" in sass
+    assert "LDS" in sass
+
+
+def test_show_says_what_each_config_needs(dgw: Dgw) -> None:
+    out = " ".join(dgw("show", "swizzled", "--configs", "-c", "BM=64", "-c", "BM=128").out.split())
+    assert out.count("registers,") == 2
+    assert "configs," in out
+
+
+def test_show_as_json_is_what_the_declaration_says(dgw: Dgw) -> None:
+    shown = json.loads(dgw("show", "swizzled", "--json").out)
+    assert shown["id"] == "cuda/swizzled"
+    assert {tunable["name"] for tunable in shown["tunables"]} >= {"BM", "BN", "BK"}
+
+
+def test_metrics_list_units_sets_and_passes(dgw: Dgw) -> None:
+    out = dgw("metrics").out
+    assert "registers_per_thread" in out
+    assert "passes" in out
+    assert {metric["key"] for metric in json.loads(dgw("metrics", "quick", "--json").out)["metrics"]}
+
+
+def test_a_metric_that_an_architecture_lacks_says_why(dgw: Dgw) -> None:
+    assert "not on this GPU" in " ".join(dgw("metrics", "wgmma_inst", "--arch", "sm_80").out.split())
+
+
+def test_runs_of_an_empty_store_say_how_to_make_one(dgw: Dgw) -> None:
+    assert "dgw profile" in dgw("runs").out
+    assert json.loads(dgw("runs", "--json").out) == []
+
+
+@pytest.mark.parametrize("form", ["json", "md", "csv", "txt"])
+def test_a_run_is_reported_in_every_form(dgw: Dgw, engine: Engine, tmp_path: Path, form: str) -> None:
+    dgw("profile", "-v", "naive,swizzled", "-s", "64x64x64")
+    ended = dgw("report", "last", "-o", f"out/x.{form}")
+    assert ended.code == 0, ended.err
+    text = (tmp_path / "out" / f"x.{form}").read_text()
+    assert "cuda/swizzled" in text
+    assert "\x1b" not in text
+
+
+def test_an_exported_run_is_imported_on_another_machine(
+    dgw: Dgw, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dgw("profile", "-v", "naive,swizzled", "-s", "64x64x64")
+    dgw("report", "last", "-o", "x.json")
+    here = dgw("report", "last").out
+    monkeypatch.setenv("DGW_STORE", "elsewhere/dgw.db")
+    ended = dgw("import", "x.json")
+    assert ended.code == 0, ended.err
+    assert dgw("report", "last").out == here
+    assert json.loads(dgw("import", "x.json", "--json").out)["cases"] == 2
+    assert len(json.loads(dgw("runs", "--json").out)) == 1
+
+
+def test_the_store_says_where_it_is_and_what_it_holds_and_is_pruned(dgw: Dgw, engine: Engine) -> None:
+    for _ in range(2):
+        dgw("profile", "-v", "naive", "-s", "64x64x64")
+    assert "dgw.db" in dgw("store", "path").out
+    assert json.loads(dgw("store", "info", "--json").out)["runs"] == 2
+    assert "deleted 1 runs" in dgw("store", "prune", "--keep", "1").out
+    assert json.loads(dgw("store", "info", "--json").out)["cases"] == 1
+
+
+def test_a_reader_that_stops_reading_is_no_error(tmp_path: Path) -> None:
+    environment = {**os.environ, "DGW_STORE": str(tmp_path / "dgw.db")}
+    command = [sys.executable, "-m", "dgw", "metrics"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 0
