@@ -47,6 +47,12 @@ def test_an_unrolled_line_is_a_whole_multiple() -> None:
     assert not audit(ptx, [sass("LDS", 20)]).clean
 
 
+def test_an_access_that_only_changed_its_line_is_forgiven() -> None:
+    ptx = [instruction(0, "ld.global.f32", 20, width=4), instruction(1, "ld.global.f32", 20, width=4)]
+    assert audit(ptx, [sass("LDG.E", 20), sass("LDG.E", 27)]).clean
+    assert not audit(ptx, [sass("LDG.E", 20), sass("LDG.E.64", 27)]).clean
+
+
 def test_spills_are_differences_of_local_memory_only() -> None:
     found = audit(PTX, [*SASS, sass("STL", 13), sass("LDL", 13)])
     assert found.tier("local") == "ptx-level"
