@@ -60,7 +60,7 @@ class Group(Noun, frozen=True, kw_only=True):
 
 
 class ChildJob(Noun, frozen=True, kw_only=True):
-    """All that a child has to do. `kind` probe: say hello and end; measure: check and time; profile: launch in ranges."""
+    """All that a child has to do: `probe` says hello and ends, `measure` checks and times, `profile` launches in ranges."""
 
     kind: Literal["probe", "measure", "profile"]
     groups: tuple[Group, ...] = ()

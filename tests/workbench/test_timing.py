@@ -80,7 +80,7 @@ def test_a_drift_that_meets_both_members_leaves_their_ratio_alone() -> None:
     assert ratio.high is not None
     assert ratio.low <= ratio.value <= ratio.high
     assert ratio.protocol == "paired/1 cold-graph/1"
-    plain = timing.time_measurements(series["own"], 10**9, Policy(), "")
+    plain = timing.time_measurements(series["own"], 10**9, 10**6, Policy(), "")
     assert plain[0].high / plain[0].low > ratio.high / ratio.low
 
 
@@ -93,7 +93,7 @@ def test_a_ratio_without_its_baseline_is_absent_with_the_reason() -> None:
 
 def test_without_cold_samples_the_cold_time_is_absent_and_the_rate_says_hot() -> None:
     series = timing.sample(MockBench({"x": 1e-3}), [Entrant("x", 10)], Policy(turns=6))["x"]
-    found = {m.metric: m for m in timing.time_measurements(series, 10**9, Policy(), "too small")}
+    found = {m.metric: m for m in timing.time_measurements(series, 10**9, 10**6, Policy(), "too small")}
     assert found["time_cold"].absent == "too small"
     assert found["tflops"].protocol == "hot-graph/1"
     assert found["tflops"].value == pytest.approx(1e12, rel=0.02)

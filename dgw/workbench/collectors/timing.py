@@ -196,8 +196,10 @@ def absent(metric: str, reason: str, protocol: str = "", unit: str = "") -> Meas
     return Measurement(metric=metric, unit=unit, collector=COLLECTOR, protocol=protocol, absent=reason)
 
 
-def time_measurements(series: Series, flops: int, policy: Policy, no_cold: str) -> tuple[Measurement, ...]:
-    """time_cold, time_hot (s), tflops (FLOP/s, of the cold time where there is one) and the sensors' figures."""
+def time_measurements(
+    series: Series, flops: int, compulsory_bytes: int, policy: Policy, no_cold: str
+) -> tuple[Measurement, ...]:
+    """time_cold, time_hot (s), tflops (FLOP/s) and bandwidth (B/s) of the better known of them, and the sensors' figures."""
     found: list[Measurement] = []
     for cache in ("cold", "hot"):
         values = list((series.cold if cache == "cold" else series.hot).values())
@@ -209,11 +211,16 @@ def time_measurements(series: Series, flops: int, policy: Policy, no_cold: str) 
     cache, best = series.best
     middle, low, high = median_interval(list(best.values()))
     protocol = protocol_name(cache, policy)
-    if middle > 0:
-        rate = {"value": flops / middle, "low": flops / max(high, 1e-30), "high": flops / max(low, 1e-30)}
-        found.append(Measurement(metric="tflops", unit="FLOP/s", collector=COLLECTOR, protocol=protocol, **rate))
-    else:
-        found.append(absent("tflops", "the measured time is zero", protocol, "FLOP/s"))
+    for metric, amount, unit in (("tflops", flops, "FLOP/s"), ("bandwidth", compulsory_bytes, "B/s")):
+        if low > 0:
+            found.append(
+                Measurement(
+                    metric=metric, value=amount / middle, unit=unit, collector=COLLECTOR, protocol=protocol,
+                    low=amount / high, high=amount / low,
+                )
+            )  # fmt: skip
+        else:
+            found.append(absent(metric, "the measured time is zero", protocol, unit))
     return (*found, *sensor_measurements(series.readings))
 
 
@@ -225,18 +232,18 @@ def sensor_measurements(readings: Sequence[Telemetry]) -> tuple[Measurement, ...
         if values:
             middle = median_interval(values)[0]
             found.append(
-                Measurement(metric=metric, value=middle, unit=unit, collector="nvml", protocol="nvml/1", low=min(values), high=max(values))
+                Measurement(metric=metric, value=middle, unit=unit, collector=COLLECTOR, protocol="nvml/1", low=min(values), high=max(values))
             )  # fmt: skip
         else:
             found.append(
                 Measurement(
-                    metric=metric, unit=unit, collector="nvml", protocol="nvml/1", absent="NVML gave no reading"
+                    metric=metric, unit=unit, collector=COLLECTOR, protocol="nvml/1", absent="NVML gave no reading"
                 )
             )
     if readings:
         seen = sorted({name for reading in readings for name in reading.throttle})
         found.append(
-            Measurement(metric="throttle", value=" ".join(seen) or "none", collector="nvml", protocol="nvml/1")
+            Measurement(metric="throttle", value=" ".join(seen) or "none", collector=COLLECTOR, protocol="nvml/1")
         )
     return tuple(found)
 
@@ -279,8 +286,10 @@ def energy_measurement(
     """
     for power, protocol in ((from_counter, "nvml-energy-counter/1"), (from_sensor, "nvml-power-sensor/1")):
         if power is not None and power > 0 and seconds > 0:
-            return Measurement(metric="energy", value=power * seconds, unit="J", collector="nvml", protocol=protocol)
-    return Measurement(metric="energy", unit="J", collector="nvml", absent=why or "NVML tells neither energy nor power")
+            return Measurement(metric="energy", value=power * seconds, unit="J", collector=COLLECTOR, protocol=protocol)
+    return Measurement(
+        metric="energy", unit="J", collector=COLLECTOR, absent=why or "NVML tells neither energy nor power"
+    )
 
 
 def group_measurements(

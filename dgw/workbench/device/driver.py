@@ -56,7 +56,9 @@ class Driver:
 
     def __init__(self, api: Any = None) -> None:
         if api is None:
-            from cuda.bindings import driver as api
+            from cuda.bindings import driver
+
+            api = driver
         self.api = api
 
     def call(self, name: str, *arguments: Any) -> Any:

@@ -1,0 +1,152 @@
+"""One child process: started in a session of its own, listened to on a FIFO, killed as a whole group at its deadline."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from dgw.errors import ChildFault
+from dgw.workbench.protocol import Bye, ChildJob, Hello, Message, decode, write_job
+
+_TAIL_BYTES = 2000
+_KILL_WAIT_S = 30.0
+_PROFILER_WAIT_S = 30.0  # what a profiler may take to write its report once its program is dead
+
+
+@dataclass(frozen=True)
+class End:
+    """How a child ended. `said_bye`: it finished its job, or gave its dead context up in good order."""
+
+    how: Literal["exited", "timed-out"]
+    status: int | None
+    said_bye: bool
+    context_lost: bool
+    output: str
+
+    def describe(self, deadline_s: float) -> str:
+        """In words."""
+        if self.how == "timed-out":
+            return f"no sign of life for {deadline_s:g} s; killed"
+        if self.status is not None and self.status < 0:
+            with contextlib.suppress(ValueError):
+                return f"killed by {signal.Signals(-self.status).name}{self._last_line()}"
+        return f"ended with status {self.status}{self._last_line()}"
+
+    def _last_line(self) -> str:
+        lines = [line.strip() for line in self.output.splitlines() if line.strip()]
+        return f": {lines[-1][:200]}" if lines else ""
+
+
+class Child:
+    """A running child. `folder` is private to it: job, FIFO and output live there."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        job: ChildJob,
+        folder: Path,
+        prefix: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Start `prefix + argv + [job file, FIFO]`. Raises ChildFault when it cannot be started."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._fifo, self._log, self._clock = folder / "answers", folder / "output.log", clock
+        write_job(folder / "job.json", job)
+        os.mkfifo(self._fifo, 0o600)
+        self._read = os.open(
+            self._fifo, os.O_RDWR | os.O_NONBLOCK
+        )  # a writer of its own: no end of file before the exit
+        command = [*prefix, *argv, str(folder / "job.json"), str(self._fifo)]
+        try:
+            with self._log.open("wb") as output:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=dict(environment if environment is not None else os.environ),
+                    start_new_session=True,
+                )
+        except OSError as error:
+            os.close(self._read)
+            raise ChildFault(f"cannot start {command[0]}: {error.strerror}", "dgw doctor") from error
+        self._exit = os.pidfd_open(self._process.pid)
+        self._inner: int | None = None
+        self._bye: Bye | None = None
+        self._timed_out = False
+
+    def messages(self, deadline_s: float, start_s: float) -> Iterator[Message]:
+        """Every message until the child exits, or is silent for `deadline_s` (before the first one: `start_s`)."""
+        last, limit, rest = self._clock(), start_s, b""
+        while True:
+            wait = last + limit - self._clock()
+            ready = select.select([self._read, self._exit], [], [], max(0.0, wait))[0]
+            lines = self._lines(rest)
+            rest = lines.pop()
+            for line in lines:
+                message = decode(line)
+                last, limit = self._clock(), deadline_s
+                if isinstance(message, Hello):
+                    self._inner = message.pid
+                if isinstance(message, Bye):
+                    self._bye = message
+                yield message
+            if self._exit in ready:
+                for line in self._lines(rest)[:-1]:
+                    yield decode(line)
+                return
+            if not ready and self._clock() - last >= limit:
+                self._timed_out = True
+                return
+
+    def _lines(self, rest: bytes) -> list[bytes]:
+        """Complete lines that have arrived; the last item is what is not complete yet."""
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self._read, 65536):
+                rest += data
+        return rest.split(b"\n")
+
+    def finish(self) -> End:
+        """Make sure that nothing of it is left, and say how it ended."""
+        if self._timed_out:
+            self._stop_program()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_KILL_WAIT_S)
+        for descriptor in (self._read, self._exit):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        return End(
+            how="timed-out" if self._timed_out else "exited",
+            status=self._process.returncode,
+            said_bye=self._bye is not None,
+            context_lost=self._bye is not None and self._bye.context_lost,
+            output=self.output(),
+        )
+
+    def _stop_program(self) -> None:
+        """Under a profiler kill its program first and let the profiler write what it has."""
+        if self._inner is None or self._inner == self._process.pid:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(self._inner, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_PROFILER_WAIT_S)
+
+    def output(self) -> str:
+        """The end of what it printed."""
+        with contextlib.suppress(OSError), self._log.open("rb") as log:
+            log.seek(0, os.SEEK_END)
+            log.seek(max(0, log.tell() - _TAIL_BYTES))
+            return log.read().decode("utf-8", "replace")
+        return ""

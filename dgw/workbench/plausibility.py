@@ -1,0 +1,95 @@
+"""Results that cannot be, said with the figures: above the roofline, no time at all, a cold lane that was not cold."""
+
+from __future__ import annotations
+
+from dgw.model import DTYPE_BITS, Device, Measurement, Record
+from dgw.toolchain.limits import lower_bound
+
+NOT_RANKED = ("above the roofline", "zero time")  # a Record with such a flag is kept out of rankings
+CYCLES_APART = 0.15
+HIT_RATE_SLACK = 0.02
+
+
+def ranked(record: Record) -> bool:
+    """Whether the record may be ranked: its outcome is ok, and neither its time nor its rate is impossible."""
+    return record.outcome == "ok" and not any(flag.startswith(NOT_RANKED) for flag in record.flags)
+
+
+def flags(record: Record, device: Device) -> tuple[str, ...]:
+    """Everything implausible about `record` on `device`, one sentence with figures each."""
+    found = [
+        _zero_time(record),
+        *_above_roofline(record, device),
+        _warm_cold_lane(record, device),
+        _cycles_apart(record, device),
+    ]
+    return tuple(flag for flag in found if flag)
+
+
+def _times(record: Record) -> list[Measurement]:
+    return [
+        m for m in record.measurements if m.metric in ("time_cold", "time_hot") and isinstance(m.value, float | int)
+    ]
+
+
+def _zero_time(record: Record) -> str:
+    for measured in _times(record):
+        if not isinstance(measured.value, str) and measured.value is not None and measured.value <= 0:
+            return f"zero time: {measured.metric} is {measured.value:g} s"
+    return ""
+
+
+def _above_roofline(record: Record, device: Device) -> list[str]:
+    """A hot lane may find its operands in L2, so only the part that L2 cannot hold counts against DRAM there."""
+    found = []
+    for measured in _times(record):
+        bound = lower_bound(record.case.problem, device, cold=measured.metric == "time_cold")
+        value = float(measured.value or 0.0)
+        if 0 < value < bound.seconds:
+            found.append(
+                f"above the roofline: {measured.metric} {value * 1e6:.4g} us is below the {bound.binds} bound of "
+                f"{device.name}, {bound.seconds * 1e6:.4g} us"
+            )
+    return found
+
+
+def _warm_cold_lane(record: Record, device: Device) -> str:
+    """Each sector of a cold input misses L2 once, which bounds the hit rate; ncu flushes, so it must hold there.
+
+    A cold time that implies more DRAM traffic than the device has says the same of the time lane.
+    """
+    cold, hit = record.number("time_cold"), record.number("l2_hit_rate")
+    if cold is None or cold <= 0 or hit is None:
+        return ""
+    sectors, moved = record.number("l2_sectors"), record.number("dram_read_bytes")
+    if sectors:
+        highest = max(0.0, 1 - _input_bytes(record) / 32 / sectors)
+        if hit > highest + HIT_RATE_SLACK:
+            return f"cold lane with a hot L2: hit rate {hit:.1%}, and cold operands allow {highest:.1%}"
+    if moved and moved / cold > device.dram_bytes_per_s:
+        return (
+            f"cold lane with a hot L2: {moved:.4g} B of DRAM reads in {cold * 1e6:.4g} us are above the "
+            f"{device.dram_bytes_per_s * 1e-12:.3g} TB/s of {device.name} (L2 hit rate {hit:.1%})"
+        )
+    return ""
+
+
+def _input_bytes(record: Record) -> int:
+    problem = record.case.problem
+    rows, cols = problem.logical_shape("d")
+    return problem.compulsory_bytes - rows * cols * problem.batch * DTYPE_BITS[problem.d.dtype] // 8
+
+
+def _cycles_apart(record: Record, device: Device) -> str:
+    """ncu flushes the caches first, so its cycles belong to the cold time; the clock is that of the time lane."""
+    cold, clock, cycles = record.number("time_cold"), record.number("sm_clock"), record.number("elapsed_cycles")
+    if not cold or not clock or not cycles:
+        return ""
+    expected = cold * clock
+    apart = cycles / expected - 1
+    if abs(apart) <= CYCLES_APART:
+        return ""
+    return (
+        f"cycles apart: ncu counted {cycles:.4g} elapsed cycles, the cold time {cold * 1e6:.4g} us at "
+        f"{clock * 1e-6:.0f} MHz is {expected:.4g} ({apart:+.0%})"
+    )

@@ -1,0 +1,135 @@
+"""The parent's side of a case, without a GPU: may it run, what is launched, does it compile, what is known statically."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from dgw.errors import CompileError, DgwError
+from dgw.model import Case, Device, Environment, Outcome, Plan, Record, Source, Variant, digest
+from dgw.toolchain.build import Build, Request, build, build_many
+from dgw.toolchain.cache import CompileCache
+from dgw.workbench.collectors import static
+from dgw.workbench.environment import host_environment
+from dgw.workbench.protocol import PROTOCOL
+
+DEVICE_CODE = ("fill", "reference", "compare")
+_DEVICE_FOLDER = Path(__file__).parent / "device"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A case ready to run, or the reason why not: `record.outcome` is ok, refused or compile-failed."""
+
+    record: Record
+    variant: Variant
+    plan: Plan | None = None
+    builds: dict[Source, Build] = field(default_factory=dict)
+
+    @property
+    def runnable(self) -> bool:
+        """Whether there is something to run."""
+        return self.record.outcome == "ok"
+
+
+def prepare(
+    case: Case, variant: Variant, device: Device, cache: CompileCache | None = None, instruction_mix: bool = False
+) -> Prepared:
+    """Ask `refuses`, make the plan, compile it, collect the static figures. Never raises for what a declaration does.
+
+    `instruction_mix` adds the SASS histogram, which costs a run of the disassembler.
+    """
+    environment = msgspec.structs.replace(host_environment(), device=device.name, arch=device.arch)
+    known = static.problem_measurements(case.problem, device)
+
+    def stopped(outcome: Outcome, reason: str, plan: Plan | None = None) -> Prepared:
+        record = Record(
+            case=case, outcome=outcome, reason=reason, environment=environment, plan=plan, measurements=known
+        )
+        return Prepared(record, variant, plan)
+
+    try:
+        reason = refusal(case, variant, device)
+        if reason:
+            return stopped("refused", reason)
+        plan = variant.plan(case.problem, case.config, device) if variant.plan else None
+    except DgwError as error:
+        return stopped("refused", error.message)
+    except Exception as error:
+        return stopped("launch-failed", f"the declaration of {variant.id} raised {type(error).__name__}: {error}")
+    if plan is None:
+        record = Record(case=case, outcome="ok", environment=environment, measurements=known)
+        key = resume_key(case, (), None, device, environment)
+        return Prepared(msgspec.structs.replace(record, resume_key=key), variant)
+    try:
+        builds = {
+            source: build(source, variant.root, variant.includes, device.arch, cache)
+            for source in dict.fromkeys(launch.source for launch in plan.launches)
+        }
+        known = (*known, *static.plan_measurements(plan, builds, device))
+        if instruction_mix:
+            known = (*known, static.instruction_mix(plan, builds))
+    except CompileError as error:
+        return stopped("compile-failed", error.message, plan)
+    except DgwError as error:
+        return stopped("compile-failed", f"{error.message}; {error.hint}", plan)
+    record = Record(
+        case=case,
+        outcome="ok",
+        environment=environment,
+        plan=plan,
+        measurements=known,
+        flags=static.remarks(builds.values()),
+        resume_key=resume_key(case, [b.code_hash for b in builds.values()], plan, device, environment),
+    )
+    return Prepared(record, variant, plan, builds)
+
+
+def refusal(case: Case, variant: Variant, device: Device) -> str:
+    """Why this case cannot run on `device`; empty when it can. Modules that foreign code needs are looked for, not run."""
+    dtype = case.problem.a.dtype
+    if not variant.runs_on(device.arch):
+        return f"{variant.id} runs on {' and '.join(variant.architectures)} and newer, not on {device.arch}"
+    if dtype not in variant.dtypes:
+        return f"{variant.id} takes {', '.join(variant.dtypes)}, not {dtype}"
+    for tunable in variant.space:
+        if tunable.name not in case.config:
+            return f"the config lacks {tunable.name}; allowed: {', '.join(map(str, tunable.values))}"
+    missing = [name for name in variant.needs if importlib.util.find_spec(name) is None]
+    if missing:
+        return f"{variant.id} needs the Python package {' and '.join(missing)}, which is not installed"
+    return variant.refuses(case.problem, case.config, device) or ""
+
+
+def resume_key(case: Case, code: Sequence[str], plan: Plan | None, device: Device, environment: Environment) -> str:
+    """What a finished record is valid for: the case, the machine code, the launches, the device, the protocol."""
+    foreign = () if plan else (environment.torch,)
+    return digest([case.key, list(code), plan, device.name, device.arch, PROTOCOL, *foreign])[:32]
+
+
+def warm_cache(
+    pairs: Iterable[tuple[Case, Variant]], device: Device, cache: CompileCache | None, workers: int | None = None
+) -> None:
+    """Compile the sources of many cases at the same time, into `cache`; whatever fails fails again in `prepare`."""
+    requests: dict[Request, None] = {}
+    for case, variant in pairs:
+        try:
+            if variant.plan is None or refusal(case, variant, device):
+                continue
+            for launch in variant.plan(case.problem, case.config, device).launches:
+                requests[Request(launch.source, variant.root, variant.includes, device.arch)] = None
+        except Exception:  # a declaration that raises gets its own record in prepare
+            continue
+    if cache is not None and len(requests) > 1:
+        build_many(requests, cache, workers)
+
+
+def device_code(arch: str, cache: CompileCache | None) -> dict[str, bytes]:
+    """The cubins of dgw's own plumbing kernels, by name."""
+    return {
+        name: build(Source(path=f"{name}.cu"), _DEVICE_FOLDER, (), arch, cache).cubin for name in DEVICE_CODE
+    }  # fmt: skip
