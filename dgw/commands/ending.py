@@ -52,7 +52,7 @@ def _report(session: Session, by_line: bool) -> None:
 def _no_time(session: Session) -> str:
     text = f"Time was not measured because {session.machine.reason}."
     if any(record.number("bound_time") is not None for record in session.records):
-        text += f" The lower bound is what a {session.machine.device.name} cannot beat, not an estimate."
+        text += f" The lower bound is what {session.machine.device.name} cannot beat, not an estimate."
     return text
 
 

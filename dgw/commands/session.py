@@ -12,11 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import msgspec
-
 from dgw import __version__
+from dgw.commands.console import warn
 from dgw.commands.options import Ask, Engine
-from dgw.errors import Exit, Missing, worst
+from dgw.errors import Exit, Missing, UsageError, worst
 from dgw.model import Case, Device, Record, Run, Variant
 
 if TYPE_CHECKING:
@@ -50,10 +49,15 @@ class Session:
     counters: str = "none"
     lanes: frozenset[str] = frozenset({"check"})
     baselines: tuple[str, ...] = ()
-    records: list[Record] = field(default_factory=list)
+    finished: dict[str, Record] = field(default_factory=dict)
     interrupted: bool = False
     id: str = field(default_factory=lambda: f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}")
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    @property
+    def records(self) -> list[Record]:
+        """The records so far, in the order in which their cases were first finished."""
+        return list(self.finished.values())
 
     @property
     def run(self) -> Run:
@@ -86,19 +90,42 @@ def gpu_is_here() -> bool:
     return any(Path(node).exists() for node in GPU_NODES)
 
 
+def child_argv(ask: Ask) -> list[str]:
+    """The command of a child process, to which the runner appends its job."""
+    from dgw.commands.request import extra_paths
+
+    extra = [part for path in extra_paths(ask.kernels, ask.kernel) for part in ("--extra", str(path))]
+    return [sys.executable, "-m", "dgw", "child", *extra]
+
+
 def machine(ask: Ask) -> Machine:
-    """The engine and device asked for. Raises Missing when a GPU is demanded and there is none."""
+    """The engine and device asked for. Raises Missing when a GPU is demanded and none can be used."""
     from dgw.toolchain.devices import device
 
     named = device(ask.device or DEFAULT_DEVICE)
-    here = gpu_is_here()
-    if ask.engine is Engine.GPU and not here:
-        raise Missing("there is no GPU here", "--engine emulator, or dgw doctor to see what is missing")
-    if ask.engine in (Engine.AUTO, Engine.GPU) and here:
-        return Machine("gpu", named)
-    engine = "emulator" if ask.engine is Engine.AUTO else ask.engine.value
-    reason = "there is no GPU" if not here else f"the engine is {engine}"
-    return Machine(engine, named, reason)
+    wants_gpu = ask.engine in (Engine.AUTO, Engine.GPU)
+    if not gpu_is_here():
+        if ask.engine is Engine.GPU:
+            raise Missing("there is no GPU here", "--engine emulator, or dgw doctor to see what is missing")
+        return Machine("emulator" if wants_gpu else ask.engine.value, named, "there is no GPU")
+    if not wants_gpu:
+        return Machine(ask.engine.value, named, f"the engine is {ask.engine.value}")
+    return _gpu(ask, named)
+
+
+def _gpu(ask: Ask, named: Device) -> Machine:
+    from dgw.workbench.runner import probe
+
+    try:
+        _, found = probe(child_argv(ask))
+    except Missing as error:
+        if ask.engine is Engine.GPU:
+            raise
+        warn(error.message, "dgw doctor; the emulator is used instead")
+        return Machine("emulator", named, error.message)
+    if ask.device and ask.device != found.name:
+        raise UsageError(f"the GPU here is {found.name}, not {ask.device}", f"--engine emulator --device {ask.device}")
+    return Machine("gpu", found)
 
 
 def execute(session: Session, cases: Sequence[Case], progress: Callable[..., None]) -> None:
@@ -109,13 +136,20 @@ def execute(session: Session, cases: Sequence[Case], progress: Callable[..., Non
     store = _begin(session)
 
     def keep(record: Record) -> None:
+        # a case comes twice when counters are added to it: the key stays the same
+        session.finished[record.case.key] = record
         if store is not None:
             store.put(session.id, record)
-        session.records.append(record)
 
+    if session.ask.resume and store is not None:
+        from dgw.commands.resume import finished_before
+
+        for record in finished_before(session, cases, store):
+            keep(record)
+        cases = [case for case in cases if case.key not in session.finished]
     try:
         if session.machine.engine == "gpu":
-            _on_gpu(session, cases, keep, progress)
+            _on_gpu(session, cases, keep, progress, store)
         else:
             _on_cpu(session, cases, keep, progress)
     except KeyboardInterrupt:
@@ -128,7 +162,7 @@ def _begin(session: Session) -> Store | None:
     from dgw.workbench.store import open_store
 
     store = open_store()
-    store.begin(msgspec.structs.replace(session.run, records=()))
+    store.begin(session.run)
     return store
 
 
@@ -145,19 +179,21 @@ def _on_cpu(
 
 
 def _on_gpu(
-    session: Session, cases: Sequence[Case], keep: Callable[[Record], None], progress: Callable[..., None]
+    session: Session,
+    cases: Sequence[Case],
+    keep: Callable[[Record], None],
+    progress: Callable[..., None],
+    store: Store | None,
 ) -> None:
-    from dgw.commands.request import extra_paths
     from dgw.workbench import runner
 
-    extra = [part for path in extra_paths(session.ask.kernels, session.ask.kernel) for part in ("--extra", str(path))]
     setup = runner.Session(
         variants=session.variants,
         device=session.machine.device,
-        engine="gpu",
+        child_argv=child_argv(session.ask),
         cache_dir=cache_folder(),
-        child_argv=[sys.executable, "-m", "dgw", "child", *extra],
         counters=session.counters,
+        keep_artifact=None if store is None else store.artifacts.add,
     )
     against = {case.problem: case for case in cases if case.variant in session.baselines}
     jobs = [

@@ -15,7 +15,7 @@ IDENTITY = (
 )  # fmt: skip
 _UNIT = {
     "seconds": "s", "energy": "J", "bytes": "B", "bandwidth": "B/s", "frequency": "Hz", "rate": "FLOP/s",
-    "percent": "ratio", "times": "ratio", "power": "W",
+    "work": "FLOP", "percent": "ratio", "times": "ratio", "power": "W",
 }  # fmt: skip
 
 

@@ -177,7 +177,7 @@ SPECS: tuple[_Spec, ...] = (
     _Spec("power", "power", "time", "power", always=False),
     _Spec("bound_time", "lower bound", "bound", "seconds", always=False),
     _Spec("bound_pipe", "what binds", "bound", "text", always=False),
-    _Spec("flops", "FLOP", "bound", "count", always=False),
+    _Spec("flops", "work", "bound", "work", always=False),
     _Spec("compulsory_bytes", "compulsory bytes", "bound", "bytes", always=False),
     _Spec("achieved_occupancy", "occupancy achieved", "occupancy", "percent"),
     _Spec("theoretical_occupancy", "occupancy theoretical", "occupancy", "percent"),
@@ -196,11 +196,11 @@ SPECS: tuple[_Spec, ...] = (
     _Spec("dram_bandwidth", "DRAM throughput", "memory", "bandwidth"),
     _Spec("l2_hit_rate", "L2 hit rate", "memory", "percent"),
     _Spec("stall_1", "stall reason 1", "stalls", "text", find=_stall(0, 0)),
-    _Spec("stall_1_share", "  share of warp time", "stalls", "percent", find=_stall(0, 1)),
+    _Spec("stall_1_share", "  share of warp time", "stalls", "percent", always=False, find=_stall(0, 1)),
     _Spec("stall_2", "stall reason 2", "stalls", "text", find=_stall(1, 0)),
-    _Spec("stall_2_share", "  share of warp time", "stalls", "percent", find=_stall(1, 1)),
+    _Spec("stall_2_share", "  share of warp time", "stalls", "percent", always=False, find=_stall(1, 1)),
     _Spec("stall_3", "stall reason 3", "stalls", "text", find=_stall(2, 0)),
-    _Spec("stall_3_share", "  share of warp time", "stalls", "percent", find=_stall(2, 1)),
+    _Spec("stall_3_share", "  share of warp time", "stalls", "percent", always=False, find=_stall(2, 1)),
 )
 """Every line of the card, in the order shown; lines with `always=False` appear only where a value exists."""
 

@@ -6,18 +6,26 @@ import math
 from collections.abc import Iterable
 
 Style = str
-"""`seconds rate times percent bytes bandwidth count energy frequency power text`: how one row of a table is shown."""
+"""How a row is shown: `seconds rate work times percent bytes bandwidth count energy frequency power text`."""
 
 UNKNOWN = "-"
 
 _SMALL = ((1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n"), (1e-12, "p"))
 _LARGE = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _FRACTIONS = ("seconds", "energy")
-_SUFFIX = {"seconds": "s", "energy": "J", "bytes": "B", "bandwidth": "B/s", "frequency": "Hz", "rate": "FLOP/s"}
+_SUFFIX = {
+    "seconds": "s",
+    "energy": "J",
+    "bytes": "B",
+    "bandwidth": "B/s",
+    "frequency": "Hz",
+    "rate": "FLOP/s",
+    "work": "FLOP",
+}
 
 UNIT_STYLE: dict[str, Style] = {
     "s": "seconds", "B": "bytes", "byte": "bytes", "B/s": "bandwidth", "byte/s": "bandwidth", "FLOP/s": "rate",
-    "J": "energy", "Hz": "frequency", "W": "power", "ratio": "percent", "%": "percent",
+    "FLOP": "work", "J": "energy", "Hz": "frequency", "W": "power", "ratio": "percent", "%": "percent",
 }  # fmt: skip
 """The style in which a value is shown when only its unit is known."""
 
