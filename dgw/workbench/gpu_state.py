@@ -1,0 +1,76 @@
+"""What NVML says of the GPUs at this moment: read only."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dgw.workbench.device.nvml import Sensors
+
+
+@dataclass(frozen=True)
+class GpuState:
+    """One GPU: clocks in Hz (None: unknown), `processes` of others on it, `cuda` that the driver supports."""
+
+    index: int = 0
+    name: str = ""
+    capability: str = ""  # such as 9.0
+    driver: str = ""
+    cuda: tuple[int, int] = (0, 0)
+    mig: bool = False
+    processes: int = 0
+    throttle: tuple[str, ...] = ()
+    clock_limit_hz: float | None = None
+    max_clock_hz: float | None = None
+
+
+def gpu_states(api: Any = None) -> list[GpuState]:
+    """Every GPU that NVML sees; empty without NVML, driver or GPU. `api` is pynvml, or a stand-in."""
+    if api is None:
+        try:
+            import pynvml
+        except ImportError:
+            return []
+        api = pynvml
+    try:
+        api.nvmlInit()
+        count = int(api.nvmlDeviceGetCount())
+    except Exception:
+        return []
+    return [_state(api, index) for index in range(count)]
+
+
+def _state(api: Any, index: int) -> GpuState:
+    handle = api.nvmlDeviceGetHandleByIndex(index)
+
+    def ask(call: Callable[[], Any], otherwise: Any) -> Any:
+        with contextlib.suppress(Exception):
+            return call()
+        return otherwise
+
+    major, minor = ask(lambda: api.nvmlDeviceGetCudaComputeCapability(handle), (0, 0))
+    version = int(ask(api.nvmlSystemGetCudaDriverVersion, 0))
+    processes = ask(lambda: api.nvmlDeviceGetComputeRunningProcesses(handle), [])
+    return GpuState(
+        index=index,
+        name=_text(ask(lambda: api.nvmlDeviceGetName(handle), "")),
+        capability=f"{major}.{minor}",
+        driver=_text(ask(api.nvmlSystemGetDriverVersion, "")),
+        cuda=(version // 1000, version % 1000 // 10),
+        mig=ask(lambda: api.nvmlDeviceGetMigMode(handle)[0], 0) == 1,
+        processes=sum(1 for process in processes if process.pid != os.getpid()),
+        throttle=ask(lambda: Sensors(_text(api.nvmlDeviceGetUUID(handle)), api).telemetry().throttle, ()),
+        clock_limit_hz=_hertz(ask(lambda: api.nvmlDeviceGetApplicationsClock(handle, api.NVML_CLOCK_SM), None)),
+        max_clock_hz=_hertz(ask(lambda: api.nvmlDeviceGetMaxClockInfo(handle, api.NVML_CLOCK_SM), None)),
+    )
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _hertz(megahertz: float | None) -> float | None:
+    return None if megahertz is None else float(megahertz) * 1e6
