@@ -18,6 +18,7 @@ from typing import Any
 
 from dgw.errors import Missing, ReportError
 from dgw.workbench.collectors.ncu_command import DOMAIN
+from dgw.workbench.tools import find_tool, report_reader_folder
 
 Value = float | int | str
 
@@ -54,12 +55,13 @@ class KernelCounters:
 def load_reader(folder: Path | None = None) -> Any:
     """The module `ncu_report`: the installed package, else the copy in `folder` (`extras/python` of Nsight Compute).
 
-    Missing when there is neither.
+    Without `folder` the copy of the installation that `find_tool` finds is taken. Missing when there is neither.
     """
     try:
         return importlib.import_module("ncu_report")
     except ImportError:
         pass
+    folder = folder or report_reader_folder(find_tool("ncu"))
     if folder is not None:
         sys.path.insert(0, str(folder))
         try:
