@@ -19,10 +19,9 @@ def doctor(json: options.AsJson = False) -> None:
     """
     from dgw.reports.json import render
     from dgw.reports.terminal import listing
-    from dgw.workbench.doctor import examine
+    from dgw.workbench.doctor import examine, main_job_possible
 
     symptoms = examine()
-    failing = any(symptom.severity == "error" for symptom in symptoms)
     if json:
         say(render(symptoms))
     elif not symptoms:
@@ -30,4 +29,4 @@ def doctor(json: options.AsJson = False) -> None:
     else:
         rows = [(symptom.severity, symptom.area, f"{symptom.cause} {symptom.cure}") for symptom in symptoms]
         say(listing(("", "area", "what, and what to do"), rows, width(), colour()))
-    raise typer.Exit(int(Exit.MISSING if failing else Exit.OK))
+    raise typer.Exit(int(Exit.OK if main_job_possible(symptoms) else Exit.MISSING))

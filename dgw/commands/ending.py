@@ -21,6 +21,11 @@ def finish(session: Session, total: int, by_line: bool = False) -> None:
     for record in _faults(session.records):
         warn(f"{record.case.variant} at {record.case.problem.shape}: {record.outcome}: {failure_text(record)}",
              advice(record))  # fmt: skip
+    for error in lost_counters(session):
+        complain(error)
+        code = worst([code, error.exit_code])
+    for path in session.reports.values():
+        note(f"the counters can be opened: ncu-ui {path}")
     if not session.ask.no_store:
         note(f"run {session.id} is kept: dgw report {session.id}")
     if session.interrupted:
@@ -63,6 +68,20 @@ def _faults(records: Sequence[Record]) -> list[Record]:
         if record.outcome not in ("ok", "refused"):
             seen.setdefault((record.outcome, failure_text(record)), record)
     return list(seen.values())
+
+
+def lost_counters(session: Session) -> list[DgwError]:
+    """One error for every reason why a case that ran well has no counter at all although counters were wanted."""
+    if session.machine.engine != "gpu" or "counters" not in session.lanes:
+        return []
+    from dgw.workbench.collectors.ncu_errors import error_of
+
+    reasons: dict[str, None] = {}
+    for record in session.records:
+        counted = [m for m in record.measurements if m.collector == "ncu" and m.scope == "case"]
+        if record.outcome == "ok" and counted and all(m.value is None for m in counted):
+            reasons[next(m.absent for m in counted)] = None
+    return [error_of(reason) for reason in reasons if reason]
 
 
 def advice(record: Record) -> str:

@@ -16,7 +16,7 @@ from dgw import __version__
 from dgw.commands.console import warn
 from dgw.commands.options import Ask, Engine
 from dgw.errors import Exit, Missing, UsageError, worst
-from dgw.model import Case, Device, Record, Run, Variant
+from dgw.model import Artifact, Case, Device, Record, Run, Variant
 
 if TYPE_CHECKING:
     from dgw.workbench.store import Store
@@ -40,7 +40,7 @@ class Machine:
 
 @dataclass
 class Session:
-    """A run under way: what was asked, where it goes, and the records so far."""
+    """A run under way: what was asked, the records so far by case key, and the kept reports of ncu by content."""
 
     ask: Ask
     arguments: tuple[str, ...]
@@ -50,6 +50,7 @@ class Session:
     lanes: frozenset[str] = frozenset({"check"})
     baselines: tuple[str, ...] = ()
     finished: dict[str, Record] = field(default_factory=dict)
+    reports: dict[str, Path] = field(default_factory=dict)
     interrupted: bool = False
     id: str = field(default_factory=lambda: f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}")
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
@@ -146,12 +147,12 @@ def execute(session: Session, cases: Sequence[Case], progress: Callable[..., Non
 
         for record in finished_before(session, cases, store):
             keep(record)
-        cases = [case for case in cases if case.key not in session.finished]
+    left = [case for case in cases if case.key not in session.finished]
     try:
         if session.machine.engine == "gpu":
-            _on_gpu(session, cases, keep, progress, store)
+            _on_gpu(session, cases, left, keep, progress, store)
         else:
-            _on_cpu(session, cases, keep, progress)
+            _on_cpu(session, left, keep, progress)
     except KeyboardInterrupt:
         session.interrupted = True
 
@@ -181,11 +182,19 @@ def _on_cpu(
 def _on_gpu(
     session: Session,
     cases: Sequence[Case],
+    left: Sequence[Case],
     keep: Callable[[Record], None],
     progress: Callable[..., None],
     store: Store | None,
 ) -> None:
     from dgw.workbench import runner
+
+    def keep_artifact(path: Path, kind: str, name: str) -> Artifact:
+        assert store is not None
+        artifact = store.artifacts.add(path, kind, name)
+        if kind == "ncu-rep":
+            session.reports[artifact.sha256] = store.artifacts.path(artifact)
+        return artifact
 
     setup = runner.Session(
         variants=session.variants,
@@ -193,11 +202,11 @@ def _on_gpu(
         child_argv=child_argv(session.ask),
         cache_dir=cache_folder(),
         counters=session.counters,
-        keep_artifact=None if store is None else store.artifacts.add,
+        keep_artifact=None if store is None else keep_artifact,
     )
     against = {case.problem: case for case in cases if case.variant in session.baselines}
     jobs = [
-        runner.Job(case=case, lanes=session.lanes, against=_beside(case, against.get(case.problem))) for case in cases
+        runner.Job(case=case, lanes=session.lanes, against=_beside(case, against.get(case.problem))) for case in left
     ]
     runner.run(jobs, setup, keep, progress)
 

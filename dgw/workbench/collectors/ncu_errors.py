@@ -230,3 +230,15 @@ def absent_names(log: str) -> Sequence[str]:
     for match in re.finditer(r"(?:Unable to access|Failed to access) the following \d* ?metrics[^:]*:\s*(.+)", log):
         found += re.findall(r"\w+__\w+(?:\.\w+)*", match.group(1))
     return found
+
+
+def error_of(reason: str) -> DgwError:
+    """The error behind the reason why counters are absent (`cause; cure`): Missing, ReportError or ChildFault."""
+    cause, _, cure = reason.partition("; ")
+    known = next((pattern for pattern in _PATTERNS if pattern.cause == cause), None)
+    if known is not None:
+        return _pattern(known.kind).error()
+    if cause.endswith("was not found"):
+        return Missing(cause, cure or "dgw doctor")
+    kind = ReportError if "report" in cause else ChildFault
+    return kind(cause, cure or "run it with --counters none")
