@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from dgw.model import DTYPE_BITS, Config, Dim3, Problem
+from dgw.model import Config, Dim3, Problem
+from dgw.operands.dtypes import numpy_dtype
 from dgw.operands.layouts import batch_stride, strides
 
-LINE_BITS = 128 * 8
+LINE_BYTES = 128
 Tile = tuple[int, int, int]  # batch item, row of tiles, column of tiles
 Key = tuple[int, ...]
 
@@ -64,8 +65,7 @@ class Tiling:
         cols = _grouped([self._col(index) for index in range(across)])
         found: dict[Key, tuple[int, Tile]] = {}
         for (item, at_item), (row, at_row), (col, at_col) in product(items.items(), rows.items(), cols.items()):
-            starts = tuple(sum(parts) % LINE_BITS for parts in zip(item, row[1:], col[1:], strict=True))
-            key = (row[0], col[0], *starts)
+            key = _key(item, row, col)
             example = (_middle(at_item), _middle(at_row), _middle(at_col))
             count = len(at_item) * len(at_row) * len(at_col)
             before = found.get(key)
@@ -73,24 +73,35 @@ class Tiling:
         classes = [TileClass(key, count, example) for key, (count, example) in found.items()]
         return sorted(classes, key=lambda each: -each.count)
 
+    def keys(self) -> dict[Tile, Key]:
+        """The class of every tile."""
+        batch, down, across = self.counts
+        items, rows = [self._item(index) for index in range(batch)], [self._row(index) for index in range(down)]
+        cols = [self._col(index) for index in range(across)]
+        return {
+            (item, row, col): _key(items[item], rows[row], cols[col])
+            for item, row, col in product(range(batch), range(down), range(across))
+        }
+
     def _names(self) -> list[str]:
         return [name for name in ("a", "b", "c", "d", "bias", "residual") if name in self.problem.operands()]
 
-    def _bits(self, name: str, elements: int) -> int:
-        return elements * DTYPE_BITS[self.problem.operands()[name].dtype] % LINE_BITS
+    def _bytes(self, name: str, elements: int) -> int:
+        return elements * numpy_dtype(self.problem.operands()[name].dtype).itemsize % LINE_BYTES
 
     def _item(self, index: int) -> Key:
-        """Where the operands of a batch item start, in bits of a 128-byte line; the offset of the operand included."""
+        """Where the operands of a batch item start, in bytes of a 128-byte line; the offset of the operand included."""
         operands = self.problem.operands()
         return tuple(
-            self._bits(name, operands[name].offset + index * batch_stride(self.problem, name)) for name in self._names()
+            self._bytes(name, operands[name].offset + index * batch_stride(self.problem, name))
+            for name in self._names()
         )
 
     def _row(self, index: int) -> Key:
         """Rows that exist, then how far each operand's piece is moved by the row of tiles."""
         top = index * self.tile[0]
         moved = (
-            0 if name in ("b", "bias") else self._bits(name, top * strides(self.problem, name)[0])
+            0 if name in ("b", "bias") else self._bytes(name, top * strides(self.problem, name)[0])
             for name in self._names()
         )
         return (min(self.tile[0], self.problem.m - top), *moved)
@@ -99,9 +110,14 @@ class Tiling:
         """Columns that exist, then how far each operand's piece is moved by the column of tiles."""
         left = index * self.tile[1]
         moved = (
-            0 if name == "a" else self._bits(name, left * strides(self.problem, name)[1]) for name in self._names()
+            0 if name == "a" else self._bytes(name, left * strides(self.problem, name)[1]) for name in self._names()
         )
         return (min(self.tile[1], self.problem.n - left), *moved)
+
+
+def _key(item: Key, row: Key, col: Key) -> Key:
+    """Rows and columns that exist, then where in a line the tile's piece of each operand starts."""
+    return (row[0], col[0], *(sum(parts) % LINE_BYTES for parts in zip(item, row[1:], col[1:], strict=True)))
 
 
 def _grouped(keys: list[Key]) -> dict[Key, list[int]]:
