@@ -17,6 +17,7 @@ from dgw.toolchain.cache import CompileCache
 from dgw.workbench import plausibility, prepare
 from dgw.workbench.children import Child, End
 from dgw.workbench.counters import CounterLane, NcuLane, NoLane
+from dgw.workbench.passes import Found, Pass, Target, Workplace
 from dgw.workbench.profiling import Counted, CounterPass
 from dgw.workbench.protocol import (
     Begin,
@@ -53,7 +54,8 @@ class Session:
 
     `child_argv` is the command of a child; the job file and the FIFO are appended to it. `counters` names the metrics of
     the counter lane; `counter_lane` replaces ncu. `deadline_s` is the longest silence of a child, `start_s` the longest
-    before its first word. `keep_artifact(path, kind, name)` stores a file. `device` is what the cases are compiled for
+    before its first word. `keep_artifact(path, kind, name)` stores a file. `passes` come after everything else, each
+    over the cases that ask for its lane. `device` is what the cases are compiled for
     until the child says what it runs on.
     """
 
@@ -70,6 +72,7 @@ class Session:
     deadline_s: float = 60.0
     start_s: float = 120.0
     keep_artifact: Callable[[Path, str, str], Artifact] | None = None
+    passes: Sequence[Pass] = ()
 
 
 def probe(child_argv: Sequence[str], deadline_s: float = 60.0) -> tuple[Environment, Device]:
@@ -132,6 +135,8 @@ class _Run:
         if requests:
             self._measure(group(requests))
         self._count()
+        for further in self.session.passes:
+            self._pass(further)
         self.progress(len(self.jobs), len(self.jobs), "")
         return [self.records[job.case.key] for job in self.jobs]
 
@@ -321,3 +326,35 @@ class _Run:
         )
         flags = (*record.flags, *counted.flags, *plausibility.flags(record, self.device))
         self._hand_on(msgspec.structs.replace(record, flags=tuple(dict.fromkeys(flags))))
+
+    # -- further passes
+
+    def _pass(self, further: Pass) -> None:
+        """A pass over every case that can run and asks for it; records are handed on again with what it found."""
+        wanted = [job for job in self._unique() if further.lane in job.lanes and self.prepared[job.case.key].runnable]
+        targets = [
+            Target(self._member(job.case), self.session.variants[job.case.variant], self.records[job.case.key])
+            for job in wanted
+        ]
+        folder = self.folder / further.lane
+        folder.mkdir(exist_ok=True)
+        place = Workplace(self._listen, folder, self.device_code, self.session.deadline_s)
+        if targets:
+            further.run(targets, place, self._take)
+
+    def _take(self, found: Found) -> None:
+        record = self.records[found.key]
+        keep = self.session.keep_artifact
+        artifacts = tuple(keep(*file) for file in found.files) if keep is not None else ()
+        changed = found.outcome is not None and record.outcome == "ok"
+        self._hand_on(
+            msgspec.structs.replace(
+                record,
+                outcome=found.outcome if changed else record.outcome,
+                reason=found.reason if changed else record.reason,
+                measurements=(*record.measurements, *found.measurements),
+                flags=tuple(dict.fromkeys((*record.flags, *found.flags))),
+                defects=(*record.defects, *found.defects),
+                artifacts=(*record.artifacts, *artifacts),
+            )
+        )
