@@ -10,7 +10,7 @@ from dgw.model import Config, Dim3
 from dgw.workbench.emulator.classes import Key, Tile, TileClass, Tiling, candidates, rounds
 from dgw.workbench.emulator.counters import Counters
 from dgw.workbench.emulator.observer import Finding
-from dgw.workbench.emulator.operands import Buffers, Writes, touched_tiles
+from dgw.workbench.emulator.operands import Buffers, Writes
 
 BATCH_THREADS = 4096  # CTAs run together up to so many threads
 PROTOCOL = "emulator/1"
@@ -116,12 +116,12 @@ class _Search:
         self.buffers.fill((expected.example[0], *self.tiling.block(expected.example)))
         counters = Counters()
         findings = self.run([block], counters)
-        touched = _tiles(self.writes, self.tiling)
-        new, self._seen = touched - self._seen, touched
-        if len(new) != 1:  # not one tile a block
+        new = self.writes.new_tiles(self.tiling.tile)
+        if len(new) != 1 or new & self._seen:  # not one tile a block
             self.failed = True
             return
-        tile = new.pop()
+        self._seen |= new
+        (tile,) = new
         key = expected.key if tile == expected.example else self._key(tile)
         if key not in self.wanted:
             return
@@ -129,6 +129,7 @@ class _Search:
             self.buffers.fill((tile[0], *self.tiling.block(tile)))
             counters = Counters()
             findings = self.run([block], counters)
+            self.writes.new_tiles(self.tiling.tile)
         self.parts.append((counters, self.wanted.pop(key).count))
         self.tiles.append(tile)
         self.findings += findings
@@ -147,17 +148,11 @@ def _several_tiles_each(tiling: Tiling, grid: Dim3, run: Run, buffers: Buffers, 
     blocks = blocks_of(grid)
     first, last = Counters(), Counters()
     findings = [*run(blocks[:1], first)]
-    many = len(_tiles(writes, tiling))
+    many = writes.new_tiles(tiling.tile)
     findings += run(blocks[-1:], last)
-    tiles = _tiles(writes, tiling)
-    few = len(tiles) - many
-    shares = rounds(tiling.total, len(blocks), few, many)
-    if shares is None or not few:
+    few = writes.new_tiles(tiling.tile)
+    shares = rounds(tiling.total, len(blocks), len(few), len(many))
+    if shares is None or not few or few & many:
         return None
     parts = [(last, shares[0]), (first, shares[1])] if shares[1] else [(first, shares[0])]
-    return Coverage(len(blocks), parts, sorted(tiles), len(parts), findings)
-
-
-def _tiles(writes: Writes, tiling: Tiling) -> set[Tile]:
-    """Tiles of D in which something was stored."""
-    return {(int(item), int(row), int(col)) for item, row, col in touched_tiles(writes, tiling.tile)}
+    return Coverage(len(blocks), parts, sorted(many | few), len(parts), findings)

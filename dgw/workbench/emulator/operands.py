@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,15 +10,16 @@ import numpy.typing as npt
 from dgw.model import Problem
 from dgw.operands import data, layouts
 from dgw.operands.dtypes import Array, numpy_dtype
+from dgw.workbench.emulator.classes import Tile
 from dgw.workbench.emulator.observer import Access
 
 POISON = 0xFF  # NaN in every floating-point format here
-POISONED_BYTES = 1 << 28  # larger operands start as zeros, which costs nothing until they are touched
+POISONED_BYTES = 1 << 22  # larger operands without padding start as zeros, which costs nothing until they are touched
 Block = tuple[int, slice, slice]  # batch item, rows and columns of D
 
 
 class Buffers:
-    """Flat arrays of all operands of a problem. Everything that was not generated, padding included, is poison.
+    """Flat arrays of all operands of a problem. What was not generated is poison (zero in large ones), padding too.
 
     `raw` are the bytes of each, `flat` its elements from the first one on.
     """
@@ -32,7 +32,10 @@ class Buffers:
         for name, operand in problem.operands().items():
             dtype = numpy_dtype(operand.dtype)
             size = (operand.offset + layouts.extent(problem, name)) * dtype.itemsize
-            raw = np.zeros(size, np.uint8) if size > POISONED_BYTES else np.full(size, POISON, np.uint8)
+            logical = problem.logical_shape(name)
+            tight = problem.leading_dimension(name) == logical[1 if operand.order == "row" else 0]
+            lazy = size > POISONED_BYTES and tight
+            raw = np.zeros(size, np.uint8) if lazy else np.full(size, POISON, np.uint8)
             self.raw[name] = raw
             self.flat[name] = raw.view(dtype)[operand.offset :]
             self._filled[name] = set()
@@ -100,6 +103,7 @@ class Writes:
 
     def __post_init__(self) -> None:
         self.itemsize = numpy_dtype(self.problem.d.dtype).itemsize
+        self._recent: list[npt.NDArray[np.int64]] = []
         self.stored = np.zeros(layouts.extent(self.problem, "d"), dtype=np.bool_)
 
     def memory(self, access: Access) -> None:
@@ -108,10 +112,12 @@ class Writes:
         if access.space != "global" or first.kind not in ("st", "atom", "red"):
             return
         addresses = access.addresses[np.broadcast_to(access.mask, access.addresses.shape)]
-        element = (addresses - self.address) // self.itemsize
+        element = np.unique((addresses - self.address) // self.itemsize)
         for step in range(max(1, first.width_bytes // self.itemsize)):
             at = element + step
-            self.stored[at[(at >= 0) & (at < len(self.stored))]] = True
+            at = at[(at >= 0) & (at < len(self.stored))]
+            self.stored[at] = True
+            self._recent.append(at)
 
     def items(self) -> npt.NDArray[np.bool_]:
         """The record as [batch, rows, cols] of D; padding is not in it."""
@@ -121,19 +127,22 @@ class Writes:
     def clear(self) -> None:
         """Forget everything."""
         self.stored[:] = False
+        self._recent.clear()
 
     def count(self) -> int:
         """Elements stored, padding included."""
         return int(np.count_nonzero(self.stored))
 
-
-def touched_tiles(writes: Writes, tile: tuple[int, int]) -> npt.NDArray[np.int64]:
-    """(batch, row, column) of every tile of D in which something was stored: int64 [tiles, 3]."""
-    logical: Any = writes.items()
-    batch, rows, cols = logical.shape
-    down, across = -(-rows // tile[0]), -(-cols // tile[1])
-    any_row = np.zeros((batch, down, cols), dtype=np.bool_)
-    np.logical_or.reduceat(logical, np.arange(0, rows, tile[0]), axis=1, out=any_row)
-    any_tile = np.zeros((batch, down, across), dtype=np.bool_)
-    np.logical_or.reduceat(any_row, np.arange(0, cols, tile[1]), axis=2, out=any_tile)
-    return np.argwhere(any_tile)
+    def new_tiles(self, tile: tuple[int, int]) -> set[Tile]:
+        """(batch, row, column) of every tile of D in which something was stored since the last call."""
+        if not self._recent:
+            return set()
+        element = np.concatenate(self._recent)
+        self._recent.clear()
+        stride = layouts.batch_stride(self.problem, "d")
+        item = element // stride if stride else np.zeros_like(element)
+        line, at = np.divmod(element - item * stride, self.problem.leading_dimension("d"))
+        row, col = (line, at) if self.problem.d.order == "row" else (at, line)
+        inside = (row < self.problem.m) & (col < self.problem.n)  # not the padding
+        key = np.stack([item, row // tile[0], col // tile[1]], axis=1)[inside]
+        return {(int(i), int(r), int(c)) for i, r, c in np.unique(key, axis=0)}
