@@ -5,7 +5,8 @@ from __future__ import annotations
 import typer
 
 from dgw.commands import options
-from dgw.commands.options import Ask, split
+from dgw.commands.options import Ask, Engine, split
+from dgw.errors import UsageError
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -25,6 +26,8 @@ def check(ctx: typer.Context, ask: Ask, family: options.Family = "") -> None:
     from dgw.commands.ending import finish
     from dgw.commands.session import Session, execute, machine
 
+    if ask.engine is Engine.STATIC:
+        raise UsageError("the engine static computes nothing that could be checked", "dgw check --engine emulator")
     where = machine(ask)
     problems = request.problems(ask, "dgw check", SHAPES)
     variants = request.library(ask)

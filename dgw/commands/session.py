@@ -174,8 +174,9 @@ def _on_cpu(
 
     kind: Literal["emulator", "static"] = "emulator" if session.machine.engine == "emulator" else "static"
     engine = CpuEngine(
-        session.variants, session.machine.device, cache_folder(), kind, session.machine.reason, session.ask.full_grid
-    )
+        session.variants, session.machine.device, cache_folder(), kind, session.machine.reason,
+        full_grid=session.ask.full_grid, strict="time" not in session.lanes,
+    )  # fmt: skip
     engine.run(cases, keep, progress)
 
 

@@ -5,23 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from dgw.errors import DgwError
 from dgw.model import Case, Device, Measurement, Record, Source, Variant
 
+if TYPE_CHECKING:
+    from dgw.toolchain.cache import CompileCache
+    from dgw.workbench.prepare import Prepared
+
 TIMES = ("time_cold", "time_hot", "tflops", "ratio_to_cublas", "energy")
 COUNTERS = (
     "achieved_occupancy", "conflict_ratio_ld", "conflict_ratio_st", "conflict_ratio_hw_ld", "conflict_ratio_hw_st",
     "tensor_pipe_util", "dram_bytes", "dram_bandwidth", "l2_hit_rate", "stall_long_scoreboard",
 )  # fmt: skip
+FOREIGN = "it is foreign code, which runs on a GPU only"
 
 
 @dataclass(frozen=True)
 class CpuEngine:
-    """How cases run on the CPU. `reason` is why their time is not measured: there is no GPU."""
+    """How cases run on the CPU. `reason` is why their time is not measured: there is no GPU.
+
+    With `strict` a case that the emulator cannot execute is refused; without, its static facts are still a record.
+    """
 
     variants: Mapping[str, Variant]
     device: Device
@@ -29,61 +37,72 @@ class CpuEngine:
     kind: Literal["emulator", "static"]
     reason: str
     full_grid: bool = False
+    strict: bool = False
 
     def run(self, cases: Sequence[Case], keep: Callable[[Record], None], progress: Callable[..., None]) -> None:
         """Give every case to `keep` as a record, one after another."""
         from dgw.toolchain.cache import CompileCache
+        from dgw.workbench.prepare import warm_cache
 
         cache = CompileCache(self.cache)
+        progress(0, len(cases), "compiling")
+        warm_cache(((case, self.variants[case.variant]) for case in cases), self.device, cache)
         for done, case in enumerate(cases):
             progress(done, len(cases), f"{case.variant} {case.problem.shape}")
             keep(self._record(case, cache))
         progress(len(cases), len(cases), "")
 
-    def _record(self, case: Case, cache: Any) -> Record:
+    def _record(self, case: Case, cache: CompileCache) -> Record:
         from dgw.workbench.prepare import prepare
 
-        variant = self.variants[case.variant]
-        prepared = prepare(case, variant, self.device, cache)
+        prepared = prepare(case, self.variants[case.variant], self.device, cache)
         record = prepared.record
-        if record.outcome == "ok" and prepared.plan is not None and self.kind == "emulator":
-            record = self._emulated(record, prepared, variant)
+        if not prepared.runnable:
+            return record
+        if prepared.plan is None:
+            return msgspec.structs.replace(record, outcome="refused", reason=FOREIGN)
+        if self.kind == "emulator":
+            record = self._emulated(record, prepared)
         return self._with_absences(record)
 
-    def _emulated(self, record: Record, prepared: Any, variant: Variant) -> Record:
+    def _emulated(self, record: Record, prepared: Prepared) -> Record:
         from dgw.workbench.collectors.emulator import emulate
 
         def ptx_of(source: Source) -> str:
-            return str(prepared.builds[source].ptx)
+            return prepared.builds[source].ptx
 
         def cubin_of(source: Source) -> bytes:
-            return bytes(prepared.builds[source].cubin)
+            return prepared.builds[source].cubin
 
+        assert prepared.plan is not None
         environment = msgspec.structs.replace(record.environment, engine="emulator")
+        record = msgspec.structs.replace(record, environment=environment)
         try:
             found = emulate(record.case, prepared.plan, ptx_of, cubin_of, self.device, self.full_grid)
         except DgwError as error:
-            return msgspec.structs.replace(
-                record, environment=environment, outcome="crashed", reason=f"{error.message}; {error.hint}"
-            )
+            unable = f"the emulator cannot run it: {error.message}"
+            if self.strict:
+                return msgspec.structs.replace(record, outcome="refused", reason=unable)
+            return msgspec.structs.replace(record, flags=(*record.flags, f"not checked, not counted: {unable}"))
+        except Exception as error:  # a fault of the emulator costs this case, not the others
+            reason = f"the emulator failed: {type(error).__name__}: {error}"
+            return msgspec.structs.replace(record, outcome="crashed", reason=reason)
         return msgspec.structs.replace(
             record,
-            environment=environment,
             outcome="ok" if found.check.passed else "wrong",
             reason="" if found.check.passed else found.check.detail,
             check=found.check,
-            measurements=(*record.measurements, *found.measurements),
+            measurements=(*found.measurements, *record.measurements),
         )
 
     def _with_absences(self, record: Record) -> Record:
         """The record with a reason for everything that only a GPU can tell."""
         if record.outcome != "ok":
             return record
-        collector = "emulator" if self.kind == "emulator" else "static"
         known = {m.metric for m in record.measurements if m.value is not None}
         reason = f"not measured because {self.reason}"
         absent = [
-            Measurement(metric=name, collector=collector, absent=reason, unit="ratio" if "stall" in name else "")
+            Measurement(metric=name, collector=self.kind, absent=reason, unit="ratio" if "stall" in name else "")
             for name in (*TIMES, *COUNTERS)
             if name not in known
         ]

@@ -41,6 +41,7 @@ SWIZZLED = ("profile", "--variant", "swizzled")
         ((*SWIZZLED, "--shapes", "none.csv"), 2, ("cannot read none.csv",)),
         ((*SWIZZLED, *SMALL, "--seed", "x"), 2, ("--seed", "--help")),
         ((*SWIZZLED, *SMALL, "--shpe", "1"), 2, ("no such option: --shpe", "--shape")),
+        (("check", "--engine", "static"), 2, ("computes nothing", "--engine emulator")),
         (("profle",), 2, ("no command is named 'profle'", "dgw profile")),
         (("compare", "--family", "cudda", *SMALL), 2, ("no family is named 'cudda'", "cuda")),
         (("show", "swizled"), 2, ("no variant swizled", "dgw list")),
