@@ -22,4 +22,4 @@ def child(
     from dgw.kernels.loader import load
     from dgw.workbench.child import serve
 
-    serve(load(tuple(extra or ())), job, fifo)
+    raise typer.Exit(serve(load(tuple(extra or ())), job, fifo))

@@ -162,3 +162,28 @@ def test_a_case_of_every_kind_of_fault_is_a_row_beside_the_good_ones(dgw: Dgw, g
     ended = dgw("profile", "-v", "naive,tiled,swizzled", *SHAPE)
     assert ended.code == 1
     assert all(word in ended.out for word in ("timed-out", "wrong", "ok"))
+
+
+def test_the_hidden_command_serves_a_job_and_passes_its_status_on(
+    dgw: Dgw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[Any] = []
+
+    def serve(variants: Any, job: Path, fifo: Path) -> int:
+        served.extend((set(variants), job, fifo))
+        return 13
+
+    monkeypatch.setattr("dgw.workbench.child.serve", serve)
+    ended = dgw("child", "job.json", "answers")
+    assert ended.code == 13
+    assert "cuda/swizzled" in served[0]
+    assert served[1:] == [Path("job.json"), Path("answers")]
+
+
+def test_a_real_child_that_sees_no_gpu_says_so(dgw: Dgw, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dgw.commands.options import Ask
+    from dgw.commands.session import child_argv
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(Missing, match="no GPU can be used"):
+        runner.probe(child_argv(Ask()))
