@@ -18,7 +18,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from dgw.workbench.emulator.costs import Kind, bypass_global_cost, global_cost, shared_cost
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that it also runs where dgw is not installed
+
+from dgw.workbench.emulator.costs import Kind, bypass_global_cost, global_cost, shared_cost  # noqa: E402
 
 Case = Mapping[str, Any]
 
@@ -38,6 +40,7 @@ SHARED_OPS: Final[dict[str, tuple[Kind, str, tuple[str, ...]]]] = {
     "stsm": ("stmatrix", "stsm", (HARDWARE_CONFLICTS.format("st"), SASS_CONFLICTS.format("stsm"))),
     "reds": ("atom", "atom", (HARDWARE_CONFLICTS.format("atom"),)),
     "atoms": ("atom", "atom", (HARDWARE_CONFLICTS.format("atom"),)),
+    "cpca": ("cp.async.ca", "ldgsts", (HARDWARE_CONFLICTS.format("ldgsts"), SASS_CONFLICTS.format("ldgsts"))),
     "cpa": ("cp.async.ca", "ldgsts", (HARDWARE_CONFLICTS.format("ldgsts"), SASS_CONFLICTS.format("ldgsts"))),
 }
 LOADS_ALL_ADDRESSES: Final = ("ldg32", "ldg64", "ldg128", "stg", "ldsm", "stsm")  # the other probes load active lanes'
@@ -73,7 +76,7 @@ def expected(case: Case) -> dict[str, int]:
         return counts
     kind, column, conflict_names = SHARED_OPS[op.rstrip("0123456789t")] if op[-1] == "t" else _shared(op)
     sources = np.array([case["sources"]], dtype=np.int64) if "sources" in case else np.arange(32)[None, :] * width
-    if op.startswith("cpa"):
+    if op.startswith("cp"):
         bypass = op == "cpa16"
         kind = "cp.async.cg" if bypass else kind
         copied = bypass_global_cost(sources, address, active) if bypass else global_cost(width, sources, active)
