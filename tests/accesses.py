@@ -20,7 +20,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # so that it also runs where dgw is not installed
 
-from dgw.workbench.emulator.costs import Kind, bypass_global_cost, global_cost, shared_cost  # noqa: E402
+from dgw.workbench.emulator.costs import Kind, bypass_global_cost, global_cost, shared_cost
 
 Case = Mapping[str, Any]
 
