@@ -65,7 +65,7 @@ def sources(block: Block) -> list[str]:
 
 
 SECTIONS = (
-    ("failed", failures),
+    ("not ok", failures),
     ("noteworthy", flags),
     ("unknown", unknown),
     ("config", configs),

@@ -76,9 +76,14 @@ class Block:
     """Everything known about one problem on one machine."""
 
     problem: Problem
-    title: str
+    machine: str
     columns: tuple[Column, ...]
     lines: tuple[Line, ...]
+
+    @property
+    def title(self) -> str:
+        """The problem and the machine in one line."""
+        return f"{problem_text(self.problem)} on {self.machine}"
 
     def line(self, key: str) -> Line | None:
         """The line of a metric, or None when the block does not show it."""
@@ -262,6 +267,16 @@ def machine_text(record: Record) -> str:
     return ", ".join(part for part in (named, how[env.engine]) if part)
 
 
+def _where(record: Record, records: Sequence[Record]) -> str:
+    """The machine of a record; one that never reached an engine stands with the others of its problem and device."""
+    if record.environment.engine == "none" and record.outcome != "ok":
+        for other in records:
+            same = other.case.problem == record.case.problem and other.environment.device == record.environment.device
+            if same and other.environment.engine != "none":
+                return machine_text(other)
+    return machine_text(record)
+
+
 def build(records: Sequence[Record], order: Mapping[str, int] | None = None) -> tuple[Block, ...]:
     """Blocks of `records`, one for each problem and machine in order of appearance.
 
@@ -269,14 +284,15 @@ def build(records: Sequence[Record], order: Mapping[str, int] | None = None) -> 
     """
     groups: dict[tuple[Problem, str], list[Record]] = {}
     for record in records:
-        groups.setdefault((record.case.problem, machine_text(record)), []).append(record)
+        groups.setdefault((record.case.problem, _where(record, records)), []).append(record)
     blocks = []
     for (problem, machine), members in groups.items():
         if order is not None:
             members.sort(key=lambda record: order.get(record.case.variant, len(order)))
         lines = [_line(spec, members) for spec in SPECS]
-        required = {spec.key for spec in SPECS if spec.always}
+        ran = any(record.outcome == "ok" for record in members)
+        required = {spec.key for spec in SPECS if spec.always and (ran or spec.key == "outcome")}
         shown = [line for line in lines if line.key in required or any(c.value is not None for c in line.cells)]
         columns = tuple(Column(title, record) for title, record in zip(_titles(members), members, strict=True))
-        blocks.append(Block(problem, f"{problem_text(problem)} on {machine}", columns, tuple(shown)))
+        blocks.append(Block(problem, machine, columns, tuple(shown)))
     return tuple(blocks)

@@ -93,7 +93,7 @@ def _notes(block: Block, width: int, paint: Paint) -> list[str]:
         for index, sentence in enumerate(sentences(block)):
             first = f"{heading if index == 0 else '':<11} "
             lines = _wrapped(sentence, width, first, " " * 12)
-            text += [paint.quiet(line) if heading != "failed" else line for line in lines]
+            text += [paint.quiet(line) if heading != "not ok" else line for line in lines]
     return text
 
 
@@ -123,7 +123,9 @@ def _summary(blocks: Sequence[Block], width: int, paint: Paint) -> list[str]:
     widths = {c: max(len(head[c]), *(len(row[c]) for row in rows)) for c in kept}
     while len(kept) > 5 and sum(widths[c] + len(GAP) for c in kept) - len(GAP) > width:
         kept.pop()
-    text = [paint.head(GAP.join(head[c].ljust(widths[c]) for c in kept).rstrip())]
+    machines = " and ".join(dict.fromkeys(block.machine for block in blocks))
+    text = [*_wrapped(f"{len(rows)} cases on {machines}", width, "", "  "), ""]
+    text += [paint.head(GAP.join(head[c].ljust(widths[c]) for c in kept).rstrip())]
     outcomes = [column.record.outcome for block in blocks for column in block.columns]
     for row, outcome in zip(rows, outcomes, strict=True):
         cells = [row[c].ljust(widths[c]) if c < 5 else row[c].rjust(widths[c]) for c in kept]

@@ -75,7 +75,7 @@ def test_many_problems_are_one_row_per_case_and_each_reason_is_said_once() -> No
     text = terminal.render(build(records), 120)
     assert text.count("crashed: cuda/tiled") == 1
     assert "and 9 more: no such luck" in text
-    assert len(text.splitlines()) == 1 + 10 + 2
+    assert len(text.splitlines()) == 2 + 1 + 10 + 2
 
 
 def test_markdown_takes_hostile_text_as_text() -> None:

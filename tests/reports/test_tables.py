@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dgw.model import Case, Check, Measurement, gemm
+from dgw.model import Case, Check, Environment, Measurement, gemm
 from dgw.reports import notes
 from dgw.reports.tables import SPECS, build, machine_text, problem_text, stall_shares
 from tests.reports.samples import LAPTOP, counted, full_record, ladder
@@ -109,3 +109,16 @@ def test_a_problem_says_only_what_differs_from_the_defaults() -> None:
 def test_the_machine_says_whether_it_was_emulated() -> None:
     assert machine_text(full_record()) == "h200 (sm_90a), driver 580.159"
     assert machine_text(full_record(environment=LAPTOP)) == "h200 (sm_90a), emulated"
+
+
+def test_where_nothing_ran_only_what_is_known_is_a_line() -> None:
+    (block,) = build([full_record(outcome="refused", reason="no", measurements=(), check=None)])
+    assert [line.key for line in block.lines] == ["outcome"]
+
+
+def test_a_case_that_never_reached_the_gpu_stands_beside_those_that_did() -> None:
+    nowhere = Environment(device="h200", arch="sm_90a", engine="none")
+    refused = full_record("greedy", outcome="refused", reason="no", measurements=(), check=None, environment=nowhere)
+    (block,) = build([refused, full_record()])
+    assert block.machine == "h200 (sm_90a), driver 580.159"
+    assert [column.title for column in block.columns] == ["cuda/greedy", "cuda/swizzled"]
