@@ -1,4 +1,4 @@
-"""The child process: checks, times and launches for profilers. It imports torch only when foreign code is in the job."""
+"""The child process: checks, times and launches for profilers. It imports torch only for foreign code in the job."""
 
 from __future__ import annotations
 
@@ -77,6 +77,9 @@ class Worker:
 
     def work(self) -> None:
         """Do every group. Raises ContextLost after saying which case broke the context."""
+        if self.job.kind == "timeline":
+            self._timelines()
+            return
         for group in self.job.groups:
             (self._profile if self.job.kind == "profile" else self._measure)(group)
 
@@ -187,8 +190,14 @@ class Worker:
         raise ContextLost from error
 
     def _finished(
-        self, entry: Entry, bench: GpuBench, arena: Arena, series: Mapping[str, timing.Series], names: Mapping[str, str], no_cold: str
-    ) -> bool:  # fmt: skip
+        self,
+        entry: Entry,
+        bench: GpuBench,
+        arena: Arena,
+        series: Mapping[str, timing.Series],
+        names: Mapping[str, str],
+        no_cold: str,
+    ) -> bool:
         """Energy, activity, and the check of all outputs after timing; False when that one fails."""
         policy, key = self.job.policy, entry.competitor.key
         problem = entry.competitor.member.case.problem
@@ -258,6 +267,36 @@ class Worker:
                 self.fail(key, error)
                 continue
             self.say(Done(key=key, outcome="ok"))
+        arena.free()
+
+    def _timelines(self) -> None:
+        """Every member in the ranges that nsys, or torch.profiler, records."""
+        from dgw.workbench.device import timeline
+
+        try:
+            with timeline.marking(self.job.trace) as mark:
+                for group in self.job.groups:
+                    self._timeline(group, mark)
+        except ImportError as error:
+            for member in (member for group in self.job.groups for member in group.members):
+                self.say(Done(key=member.case.key, outcome="launch-failed", reason=f"ranges cannot be marked: {error}"))
+
+    def _timeline(self, group: Group, mark: Any) -> None:
+        from dgw.workbench.device import timeline
+
+        arena = self._arena(group)
+        if arena is None:
+            return
+        for member in group.members:
+            self.announce(member.case.key, "timeline")
+            try:
+                competitor = self._competitor(member, arena)
+                found = timeline.run_marked(self.gpu, competitor, mark, self.job.policy)
+                competitor.release()
+            except Exception as error:
+                self.fail(member.case.key, error)
+                continue
+            self.say(Done(key=member.case.key, outcome="ok", measurements=found))
         arena.free()
 
 

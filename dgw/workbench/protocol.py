@@ -60,12 +60,17 @@ class Group(Noun, frozen=True, kw_only=True):
 
 
 class ChildJob(Noun, frozen=True, kw_only=True):
-    """All that a child has to do: `probe` says hello and ends, `measure` checks and times, `profile` launches in ranges."""
+    """What a child has to do: `probe` says hello and ends, `measure` checks and times, `profile` launches in ranges.
 
-    kind: Literal["probe", "measure", "profile"]
+    `timeline` launches and replays in ranges; `trace` names the file into which torch.profiler writes them (empty: nsys
+    is attached).
+    """
+
+    kind: Literal["probe", "measure", "profile", "timeline"]
     groups: tuple[Group, ...] = ()
     policy: Policy = Policy()
     device_code: dict[str, str] = {}  # name of a device source -> its cubin file
+    trace: str = ""
     activity: bool = False  # also time the replays through CUPTI activity records (imports torch)
     protocol: int = PROTOCOL
 

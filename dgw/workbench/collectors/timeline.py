@@ -99,19 +99,19 @@ class Timeline:
         """The occurrences of a range of domain `dgw`; where domains are not recorded, of a range of any."""
         return [one for one in self.ranges if one.name == name and one.domain in (DOMAIN, "")]
 
-    def within(self, occurrence: Range, by_time: bool = False) -> Part:
+    def within(self, occurrence: Range, waits: bool = False) -> Part:
         """What one occurrence of a range launched.
 
-        `by_time` takes what ran on the GPU in it instead, which is right only where the range waits for the GPU.
+        `waits` says that the range ends only when the GPU has finished: then, where no call can be tied to a kernel,
+        what ran on the GPU meanwhile is what it launched.
         """
         calls = [call for call in self.calls if _inside(call, occurrence) and _same_thread(call, occurrence)]
-        if by_time:
+        wanted = {(process, call.correlation) for call in calls for process in (call.process, 0)}
+        kernels = [kernel for kernel in self.kernels if (kernel.process, kernel.correlation) in wanted]
+        copies = [copy for copy in self.copies if (copy.process, copy.correlation) in wanted]
+        if waits and not kernels:
             kernels = [kernel for kernel in self.kernels if _inside(kernel, occurrence)]
             copies = [copy for copy in self.copies if _inside(copy, occurrence)]
-        else:
-            wanted = {(process, call.correlation) for call in calls for process in (call.process, 0)}
-            kernels = [kernel for kernel in self.kernels if (kernel.process, kernel.correlation) in wanted]
-            copies = [copy for copy in self.copies if (copy.process, copy.correlation) in wanted]
         return Part(occurrence, tuple(kernels), tuple(calls), tuple(copies))
 
 
@@ -161,25 +161,38 @@ def gaps(spans: Iterable[Span]) -> list[float]:
     return [after[0] - before[1] for before, after in itertools.pairwise(busy)]
 
 
-def measurements(timeline: Timeline, key: str, launches: int, by_time: bool = False) -> tuple[Measurement, ...]:
+def parts(timeline: Timeline, name: str, waits: bool = False) -> list[Part]:
+    """What every occurrence of a range did."""
+    return [timeline.within(occurrence, waits) for occurrence in timeline.named(name)]
+
+
+def absences(source: str, reason: str, protocol: str = "timeline/1") -> list[Measurement]:
+    """Every figure of a timeline, absent for one reason."""
+    return [absent(metric, unit, source, protocol, reason) for metric, unit in (*METRICS, ("kernel_duration", "s"))]
+
+
+def measurements(timeline: Timeline, key: str, launches: int, waits: bool = False) -> tuple[Measurement, ...]:
     """What the range `key` shows when each occurrence ran the case `launches` times, one after another.
 
     Counts and times are those of one occurrence (the median over all of them); `kernel_duration` is the kernel time of
     one execution of the case. Absent with the reason where the timeline cannot tell.
     """
     protocol = protocol_of(timeline)
-    parts = [timeline.within(occurrence, by_time) for occurrence in timeline.named(key)]
-    if not parts:
-        reason = timeline.absent.get("ranges") or "the timeline holds no range of this case"
-        return tuple(absent(metric, unit, timeline.source, protocol, reason) for metric, unit in METRICS)
-    if not any(part.kernels for part in parts):
-        reason = timeline.absent.get("kernels") or "no kernel was launched inside the range of this case"
-        return tuple(absent(metric, unit, timeline.source, protocol, reason) for metric, unit in METRICS)
-    found = [
-        _of(metric, unit, [value(part) for part in parts], timeline.source, protocol)
+    found = parts(timeline, key, waits)
+    if not any(part.kernels for part in found):
+        what, why = ("kernels", "no kernel was launched inside the range of this case") if found else (
+            "ranges", "the timeline holds no range of this case")  # fmt: skip
+        return tuple(absences(timeline.source, timeline.absent.get(what) or why, protocol))
+    return figures(found, launches, timeline.source, protocol)
+
+
+def figures(found: Sequence[Part], launches: int, source: str, protocol: str) -> tuple[Measurement, ...]:
+    """The figures of occurrences that ran a case `launches` times each."""
+    values = [
+        _of(metric, unit, [value(part) for part in found], source, protocol)
         for (metric, unit), value in zip(METRICS, _VALUES, strict=True)
     ]
-    return (*found, durations(parts, launches, timeline.source, protocol), *_each_kernel(parts, timeline, protocol))
+    return (*values, durations(found, launches, source, protocol), *_each_kernel(found, source, protocol))
 
 
 def protocol_of(timeline: Timeline) -> str:
@@ -246,8 +259,10 @@ def absent(metric: str, unit: str, collector: str, protocol: str, reason: str) -
     return Measurement(metric=metric, unit=unit, collector=collector, protocol=protocol, absent=reason, tier="cupti")
 
 
-def durations(parts: Sequence[Part], launches: int, collector: str, protocol: str) -> Measurement:
-    """`kernel_duration` (s): kernel time of one execution of the case, its kernels added up, over every occurrence.
+def durations(
+    parts: Sequence[Part], launches: int, collector: str, protocol: str, metric: str = "kernel_duration"
+) -> Measurement:
+    """`metric` (s): kernel time of one execution of the case, its kernels added up, over every occurrence.
 
     A sample is one execution where the kernels of an occurrence divide into `launches`, else there is none.
     """
@@ -256,26 +271,26 @@ def durations(parts: Sequence[Part], launches: int, collector: str, protocol: st
         each, rest = divmod(len(part.kernels), launches)
         if rest or not each:
             reason = f"{len(part.kernels)} kernels were recorded for {launches} launches"
-            return absent("kernel_duration", "s", collector, protocol, reason)
+            return absent(metric, "s", collector, protocol, reason)
         times = [kernel.seconds for kernel in part.kernels]
         samples += [sum(times[i : i + each]) for i in range(0, len(times), each)]
     middle, low, high = _median(samples)
     return Measurement(
-        metric="kernel_duration", value=middle, unit="s", collector=collector, protocol=protocol,
+        metric=metric, value=middle, unit="s", collector=collector, protocol=protocol,
         samples=tuple(samples), low=low, high=high, tier="cupti",
     )  # fmt: skip
 
 
-def _each_kernel(parts: Sequence[Part], timeline: Timeline, protocol: str) -> list[Measurement]:
+def _each_kernel(parts: Sequence[Part], source: str, protocol: str) -> list[Measurement]:
     """`kernel_duration` and name of each distinct kernel (name, grid, block), in order of first launch."""
     found: list[Measurement] = []
     for number, same in enumerate(alike(kernel for part in parts for kernel in part.kernels)):
         scope, first = f"kernel {number}", same[0]
         middle, low, high = _median([kernel.seconds for kernel in same])
         found += [
-            Measurement(metric="kernel_name", value=first.name, unit="text", scope=scope, collector=timeline.source,
+            Measurement(metric="kernel_name", value=first.name, unit="text", scope=scope, collector=source,
                         protocol=protocol, tier="cupti"),
-            Measurement(metric="kernel_duration", value=middle, unit="s", scope=scope, collector=timeline.source,
+            Measurement(metric="kernel_duration", value=middle, unit="s", scope=scope, collector=source,
                         protocol=protocol, samples=tuple(kernel.seconds for kernel in same), low=low, high=high,
                         tier="cupti"),
         ]  # fmt: skip
