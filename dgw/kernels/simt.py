@@ -106,41 +106,51 @@ class Tiling:
         return self.tm * self.tn + chunks * words + 24
 
 
+def access_elements(problem: Problem, tiling: Tiling) -> dict[str, int]:
+    """VEC_A .. VEC_D: elements of each global access, at most a chunk of A and B and a thread's row of C and D."""
+    limits = {"a": tiling.chunk, "b": tiling.chunk, "c": tiling.tn, "d": tiling.tn}
+    defines = declaring.operand_defines(problem)
+    return {f"VEC_{name.upper()}": min(int(defines[f"VEC_{name.upper()}"]), most) for name, most in limits.items()}
+
+
+def can_copy_asynchronously(problem: Problem, tiling: Tiling) -> bool:
+    """Whether the alignment of A and B allows cp.async, which moves at least 4 bytes."""
+    vectors = access_elements(problem, tiling)
+    return min(vectors["VEC_A"], vectors["VEC_B"]) * tiling.element_bytes >= 4
+
+
 def min_blocks(problem: Problem, tiling: Tiling) -> int:
     """Blocks an SM shall hold at least, so that the compiler caps registers without spilling; 1 for scalar copies."""
-    aligned = all(declaring.vector_elements(problem, name) >= tiling.chunk for name in ("a", "b"))
-    return max(1, min(8, REGISTERS // (tiling.threads * tiling.registers()))) if aligned else 1
+    vectors = access_elements(problem, tiling)
+    if min(vectors["VEC_A"], vectors["VEC_B"]) < tiling.chunk:
+        return 1
+    return max(1, min(8, REGISTERS // (tiling.threads * tiling.registers())))
 
 
-def refuses(problem: Problem, config: Config, device: Device, tiles_in_flight: int = 1) -> str | None:
+def refuses(problem: Problem, config: Config, device: Device) -> str | None:
     """Why the register-blocked stages cannot run `problem` with `config` on `device`."""
     found = declaring.refuses_problem(problem, INPUTS, OUTPUTS) or declaring.refuses_epilogue(problem)
     found = found or declaring.not_powers_of_two(config, ("BM", "BN", "BK", "TM", "TN", "GRANULARITY"))
     if found:
         return found
     tiling = Tiling.of(problem, config)
+    stages = int(config.get("STAGES", 1))
     blocks = declaring.tiles(problem, tiling.bm, tiling.bn)
-    return tiling.refuses() or declaring.refuses_launch(
-        tiling.threads, tiling.tile_bytes * tiles_in_flight, blocks, device
-    )
+    return tiling.refuses() or declaring.refuses_launch(tiling.threads, tiling.tile_bytes * stages, blocks, device)
 
 
-def plan(problem: Problem, config: Config, source: str, entry: str) -> Plan:
-    """One launch of one block per tile of D."""
+def plan(problem: Problem, config: Config, source: str, entry: str, extra: Config | None = None) -> Plan:
+    """One launch of one block per tile of D. `extra` are defines beside those that every stage takes."""
     tiling = Tiling.of(problem, config)
     defines = {name: config[name] for name in ("BM", "BN", "BK", "TM", "TN", "GRANULARITY")}
-    defines |= declaring.operand_defines(problem)
-    for name in ("VEC_A", "VEC_B"):
-        defines[name] = min(int(defines[name]), tiling.chunk)
-    for name in ("VEC_C", "VEC_D"):
-        defines[name] = min(int(defines[name]), tiling.tn)
-    defines["MIN_BLOCKS"] = min_blocks(problem, tiling)
+    defines |= declaring.operand_defines(problem) | access_elements(problem, tiling)
+    defines |= {"MIN_BLOCKS": min_blocks(problem, tiling)} | (extra or {})
     launch = Launch(
         source=Source(path=source, defines=tuple(defines.items())),
         entry=entry,
         grid=(declaring.tiles(problem, tiling.bm, tiling.bn), 1, 1),
         block=(tiling.threads, 1, 1),
         arguments=declaring.gemm_arguments(problem),
-        shared_bytes=tiling.tile_bytes,
+        shared_bytes=tiling.tile_bytes * int(config.get("STAGES", 1)),
     )
     return Plan(steps=(launch,), tile=(tiling.bm, tiling.bn))

@@ -26,14 +26,22 @@ class Side:
         self.lane = LANE % LANES_M if along_m else LANE // LANES_M
         self.tiling, self.chunk_bytes = tiling, tiling.chunk * tiling.element_bytes
         self.in_row = (tiling.bk if self.k_major else self.extent) // tiling.chunk
-        slots = 128 // self.chunk_bytes
-        stride = self.per_thread * self.in_row if self.k_major else self.per_thread // tiling.chunk
-        self.shift = max(stride, slots).bit_length() - 1
-        self.mask = min(stride, slots) - 1 if swizzled else 0
+        self.row = self.in_row * self.chunk_bytes
+        self.line = max(self.row, 128)
+        self.stride = self.per_thread * (self.row if self.k_major else tiling.element_bytes)
+        self.swizzled = swizzled
+
+    def twist(self, thread: np.ndarray) -> np.ndarray:
+        if self.stride >= 128:
+            return thread * self.chunk_bytes % 128
+        return thread * self.stride // 128 * self.chunk_bytes % self.stride
 
     def place(self, row: np.ndarray, chunk: np.ndarray) -> np.ndarray:
-        index = row * self.in_row + chunk
-        return (index ^ (index >> self.shift & self.mask)) * self.chunk_bytes
+        natural = row * self.row + chunk * self.chunk_bytes
+        if not self.swizzled:
+            return natural
+        thread = (row if self.k_major else chunk * self.tiling.chunk) // self.per_thread
+        return natural // self.line * self.line + (natural % self.line ^ self.twist(thread))
 
     def loads(self) -> Iterator[np.ndarray]:
         """Byte addresses of a warp, for every load of one tile."""

@@ -27,49 +27,69 @@ struct Tile {
     static constexpr int K_IN_CHUNK = K_MAJOR ? ELEMENTS : 1;
     static constexpr int CHUNKS = K_MAJOR ? PER_THREAD : PER_THREAD / ELEMENTS;
 
-    static constexpr int SLOTS = 128 / CHUNK;
-    static constexpr int LANE_STRIDE = K_MAJOR ? PER_THREAD * CHUNKS_IN_ROW : PER_THREAD / ELEMENTS;
-    static constexpr int SHIFT = log2_of(LANE_STRIDE > SLOTS ? LANE_STRIDE : SLOTS);
-    static constexpr int MASK = (LANE_STRIDE > SLOTS ? SLOTS : LANE_STRIDE) - 1;
+    static constexpr u32 ROW = CHUNKS_IN_ROW * CHUNK;  // bytes
+    static constexpr u32 LINE = ROW > 128 ? ROW : 128;
+    // Bytes between the chunks that neighbouring lanes read in one access.
+    static constexpr u32 LANE_STRIDE = K_MAJOR ? PER_THREAD * ROW : PER_THREAD * size_of(T);
 
-    static __device__ __forceinline__ u32 place(int row, int chunk) {
-        const int index = row * CHUNKS_IN_ROW + chunk;
-        return (index ^ (index >> SHIFT & MASK)) * CHUNK;
+    // What is XORed into the addresses of the chunks that `thread` reads: its number in units of a chunk, or, where
+    // neighbours lie less than a line apart, the part of its number that the place in the line does not show.
+    static __device__ __forceinline__ u32 twist(u32 thread) {
+        if constexpr (LANE_STRIDE >= 128) return thread * CHUNK % 128;
+        return thread * LANE_STRIDE / 128 * CHUNK % LANE_STRIDE;
+    }
+
+    // Address in the tile of byte `byte` of row `row`, which `thread` reads.
+    static __device__ __forceinline__ u32 place(u32 row, u32 byte, u32 thread) {
+        const u32 natural = row * ROW + byte;
+        return natural / LINE * LINE + (natural % LINE ^ twist(thread));
     }
 
     u32 words[COPIES][WORDS];
 
-    // From global memory into registers; what lies beyond the matrix becomes zero. `outer` is the first m or n. All
+    // From global memory into registers; what lies beyond the matrix becomes zero. `outer` is the first m or n. The
     // copies of a thread lie in one column, COPY_ROWS rows apart.
     __device__ __forceinline__ void fetch(const char* source, i64 ld, int outer, int extent, int k0, int k) {
-        const int row = (K_MAJOR ? outer : k0) + threadIdx.x / CHUNKS_IN_ROW;
-        const int col = (K_MAJOR ? k0 : outer) + threadIdx.x % CHUNKS_IN_ROW * ELEMENTS;
+        const u32 thread = fresh_thread_index();  // so that no address waits in a register for its next use
+        const int row = (K_MAJOR ? outer : k0) + thread / CHUNKS_IN_ROW;
+        const int col = (K_MAJOR ? k0 : outer) + thread % CHUNKS_IN_ROW * ELEMENTS;
         const int rows_left = (K_MAJOR ? extent : k) - row;
         const int cols_left = (K_MAJOR ? k : extent) - col;
-        const char* first = source + (row * ld + col) * size_of(T);
+        const char* from = source + (row * ld + col) * size_of(T);
+        const i64 step = COPY_ROWS * ld * size_of(T);
 #pragma unroll
         for (int i = 0; i < COPIES; ++i) {
             const int available = i * COPY_ROWS < rows_left ? cols_left : 0;
-            load_row_part<T, CHUNK, VEC * size_of(T)>(words[i], first + i * COPY_ROWS * ld * size_of(T), available);
+            load_row_part<T, CHUNK, VEC * size_of(T)>(words[i], from + i * step, available);
         }
     }
 
     // From registers into shared memory.
     __device__ __forceinline__ void put(u32 shared) const {
+        const u32 thread = fresh_thread_index();
 #pragma unroll
-        for (int i = 0; i < COPIES; ++i) {
-            const int row = threadIdx.x / CHUNKS_IN_ROW + i * COPY_ROWS;
-            store_shared<CHUNK>(shared + place(row, threadIdx.x % CHUNKS_IN_ROW), words[i]);
-        }
+        for (int i = 0; i < COPIES; ++i) store_shared<CHUNK>(shared + target(thread, i), words[i]);
     }
 
-    // The chunks that hold this thread's PER_THREAD rows or columns at step k of the tile.
-    static __device__ __forceinline__ void read(u32 (&chunks)[CHUNKS][WORDS], u32 shared, int first, int k) {
+    // Where this thread's copy number `copy` goes. Its rows lie COPY_ROWS apart, so that the twist changes by at most one
+    // bit pattern from copy to copy, and not at all where the rows of eight threads are copied at once.
+    static __device__ __forceinline__ u32 target(u32 thread, u32 copy) {
+        const u32 row = thread / CHUNKS_IN_ROW, byte = thread % CHUNKS_IN_ROW * CHUNK;
+        const u32 first = place(row, byte, (K_MAJOR ? row : byte / size_of(T)) / PER_THREAD);
+        const u32 threads_on = K_MAJOR ? copy * COPY_ROWS / PER_THREAD : 0;
+        return (first ^ twist(threads_on)) + copy * COPY_ROWS * ROW;
+    }
+
+    // The chunks that hold this thread's PER_THREAD rows or columns at step k of the tile. This is `place` with the
+    // constant parts of the address set apart: the thread's first chunk lies at the beginning of a line (K_MAJOR), or
+    // its chunks differ only in bits that the XOR cannot carry out of.
+    static __device__ __forceinline__ void read(u32 (&chunks)[CHUNKS][WORDS], u32 shared, u32 thread, u32 k) {
+        const u32 first = shared + (K_MAJOR ? thread * PER_THREAD * ROW : k * ROW + thread * PER_THREAD * size_of(T));
+        const u32 spot = K_MAJOR ? k * size_of(T) ^ twist(thread) : twist(thread);
 #pragma unroll
-        for (int i = 0; i < CHUNKS; ++i) {
-            const int row = K_MAJOR ? first + i : k;
-            const int chunk = K_MAJOR ? k / ELEMENTS : first / ELEMENTS + i;
-            load_shared<CHUNK>(chunks[i], shared + place(row, chunk));
+        for (u32 i = 0; i < CHUNKS; ++i) {
+            const u32 offset = i * (K_MAJOR ? ROW : CHUNK);
+            load_shared<CHUNK>(chunks[i], first + offset / LINE * LINE + (offset % LINE ^ spot));
         }
     }
 
@@ -85,15 +105,15 @@ using TileA = Tile<TYPE_A, K_MAJOR_A, BM, TM, VEC_A>;
 using TileB = Tile<TYPE_B, K_MAJOR_B, BN, TN, VEC_B>;
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
-    swizzled(const char* a, const char* b, const char* c, char* d, int m, int n, int k, i64 lda, i64 ldb, i64 ldc, i64 ldd,
-          float alpha, float beta) {
+    swizzled(const char* a, const char* b, const char* c, char* d, int m, int n, int k, i64 lda, i64 ldb, i64 ldc,
+             i64 ldd, float alpha, float beta) {
     extern __shared__ __align__(128) unsigned char shared[];
     const u32 shared_a = shared_address(shared);
     const u32 shared_b = shared_a + TileA::BYTES;
 
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int my_m = (warp % WARPS_M * LANES_M + lane % LANES_M) * TM;
-    const int my_n = (warp / WARPS_M * LANES_N + lane / LANES_M) * TN;
+    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const u32 thread_m = warp % WARPS_M * LANES_M + lane % LANES_M;
+    const u32 thread_n = warp / WARPS_M * LANES_N + lane / LANES_M;
     const int tiles_n = (n + BN - 1) / BN;
     const int m0 = int(blockIdx.x / u32(tiles_n)) * BM;
     const int n0 = int(blockIdx.x % u32(tiles_n)) * BN;
@@ -111,12 +131,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 
         constexpr int STEP = TileA::ELEMENTS;
 #pragma unroll 1
-        for (int slice = 0; slice < BK; slice += STEP) {
+        for (u32 slice = 0; slice < BK; slice += STEP) {
             u32 chunks_a[TileA::CHUNKS][TileA::WORDS], chunks_b[TileB::CHUNKS][TileB::WORDS];
 #pragma unroll
             for (int step = 0; step < STEP; ++step) {
-                if (step % TileA::K_IN_CHUNK == 0) TileA::read(chunks_a, shared_a, my_m, slice + step);
-                if (step % TileB::K_IN_CHUNK == 0) TileB::read(chunks_b, shared_b, my_n, slice + step);
+                if (step % TileA::K_IN_CHUNK == 0) TileA::read(chunks_a, shared_a, thread_m, slice + step);
+                if (step % TileB::K_IN_CHUNK == 0) TileB::read(chunks_b, shared_b, thread_n, slice + step);
                 float b_values[TN];
 #pragma unroll
                 for (int j = 0; j < TN; ++j) b_values[j] = TileB::element(chunks_b, j, step);
@@ -130,10 +150,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         }
     }
 
-    const int col = n0 + my_n;
+    const int col = n0 + int(thread_n) * TN;
 #pragma unroll
     for (int i = 0; i < TM; ++i) {
-        const i64 row = m0 + my_m + i;
+        const i64 row = m0 + int(thread_m) * TM + i;
         const int available = row < m ? n - col : 0;
 #pragma unroll
         for (int j = 0; j < TN; ++j) sums[i][j] *= alpha;

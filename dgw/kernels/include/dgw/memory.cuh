@@ -75,6 +75,13 @@ __device__ __forceinline__ void load_row_part(u32* words, const char* address, i
     }
 }
 
+// threadIdx.x, read anew: what is computed from it is computed where it is used and not kept in registers across loops.
+__device__ __forceinline__ u32 fresh_thread_index() {
+    u32 index;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
+    return index;
+}
+
 __device__ __forceinline__ u32 shared_address(const void* pointer) { return u32(__cvta_generic_to_shared(pointer)); }
 
 template <int BYTES>

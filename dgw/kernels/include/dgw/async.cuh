@@ -1,0 +1,37 @@
+// Asynchronous copies from global to shared memory (cp.async, sm_80 and newer).
+#pragma once
+
+#include "dgw/memory.cuh"
+
+namespace dgw {
+
+// BYTES (4, 8 or 16) to the shared address `target`; zeros, without an access to `source`, when `ok` is false.
+template <int BYTES>
+__device__ __forceinline__ void copy_async(u32 target, const void* source, bool ok) {
+    if constexpr (BYTES == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(target), "l"(source), "r"(ok ? 16 : 0)
+                     : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(target), "l"(source), "n"(BYTES),
+                     "r"(ok ? BYTES : 0)
+                     : "memory");
+}
+
+// BYTES consecutive bytes of a row in pieces of PIECE bytes; of the elements of T the first `available` exist.
+template <Type T, int BYTES, int PIECE>
+__device__ __forceinline__ void copy_row_part_async(u32 target, const char* source, int available) {
+#pragma unroll
+    for (int byte = 0; byte < BYTES; byte += PIECE)
+        copy_async<PIECE>(target + byte, source + byte, byte / size_of(T) < available);
+}
+
+// Closes the group of this thread's copies since the last call.
+__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Waits until at most PENDING of this thread's groups are still under way.
+template <int PENDING>
+__device__ __forceinline__ void wait_for_copies() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+}
+
+}  // namespace dgw
