@@ -1,4 +1,4 @@
-"""One child process: started in a session of its own, listened to on a FIFO, killed as a whole group at its deadline."""
+"""One child process: started in a session of its own, heard on a FIFO, killed as a whole group at its deadline."""
 
 from __future__ import annotations
 

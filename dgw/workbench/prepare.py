@@ -1,4 +1,4 @@
-"""The parent's side of a case, without a GPU: may it run, what is launched, does it compile, what is known statically."""
+"""The parent's side of a case, without a GPU: may it run, what is launched, does it compile, what is known of it."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def prepare(
 
 
 def refusal(case: Case, variant: Variant, device: Device) -> str:
-    """Why this case cannot run on `device`; empty when it can. Modules that foreign code needs are looked for, not run."""
+    """Why this case cannot run on `device`; empty when it can. Modules that foreign code needs are only looked for."""
     dtype = case.problem.a.dtype
     if not variant.runs_on(device.arch):
         return f"{variant.id} runs on {' and '.join(variant.architectures)} and newer, not on {device.arch}"

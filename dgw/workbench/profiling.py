@@ -1,4 +1,4 @@
-"""The counter lane's bookkeeping: chunks of cases under a profiler, what their reports held, what has to be tried again."""
+"""The counter lane's bookkeeping: chunks of cases under a profiler, what their reports held, what is tried again."""
 
 from __future__ import annotations
 

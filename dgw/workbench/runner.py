@@ -1,4 +1,4 @@
-"""Runs cases in child processes and survives whatever they do: each finished case is handed on before the next starts."""
+"""Runs cases in child processes and survives what they do: each finished case is handed on before the next starts."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class Job:
 class Session:
     """What a run needs besides its cases.
 
-    `child_argv` is the command of a child; the job file and the FIFO are appended to it. `counters` names the metrics of
-    the counter lane; `counter_lane` replaces ncu. `deadline_s` is the longest silence of a child, `start_s` the longest
-    before its first word. `keep_artifact(path, kind, name)` stores a file. `passes` come after everything else, each
-    over the cases that ask for its lane. `device` is what the cases are compiled for
-    until the child says what it runs on.
+    `child_argv` is the command of a child; the job file and the FIFO are appended to it. `counters` names the metrics
+    of the counter lane; `counter_lane` replaces ncu. `deadline_s` is the longest silence of a child, `start_s` the
+    longest before its first word. `keep_artifact(path, kind, name)` stores a file. `passes` come after everything else,
+    each over the cases that ask for its lane. `device` is what the user expects; cases are compiled for what the child
+    says it runs on.
     """
 
     variants: Mapping[str, Variant]
@@ -66,7 +66,7 @@ class Session:
     cache_dir: Path | None = None
     counters: str = "none"
     counter_lane: CounterLane | None = None
-    policy: Policy = Policy()
+    policy: Policy = field(default_factory=Policy)
     activity: bool = False
     instruction_mix: bool = False
     deadline_s: float = 60.0
@@ -103,8 +103,8 @@ def quiet(done: int, total: int, text: str) -> None:
 def run(jobs: Sequence[Job], session: Session, on_record: OnRecord, progress: Progress = quiet) -> list[Record]:
     """Run all jobs; the final record of each, in order.
 
-    `on_record` gets a case's record as soon as it is finished, and once more, completed, when the counter lane has added
-    to it: the key stays the same. On KeyboardInterrupt the children are killed and what is finished has been handed on.
+    `on_record` gets a case's record as soon as it is finished, and once more, completed, when the counter lane has
+    added to it: the key stays the same. On KeyboardInterrupt the children are killed; what is finished was handed on.
     Raises Missing when there is no GPU, ChildFault when no child can be started.
     """
     if not jobs:
@@ -122,7 +122,7 @@ class _Run:
     folder: Path
     records: dict[str, Record] = field(default_factory=dict)
     prepared: dict[str, prepare.Prepared] = field(default_factory=dict)
-    environment: Environment = Environment()
+    environment: Environment = field(default_factory=Environment)
     device: Device | None = None
     children: int = 0
     device_code: dict[str, str] = field(default_factory=dict)
@@ -253,6 +253,8 @@ class _Run:
             environment=self.environment,
             measurements=(*found.record.measurements, *done.measurements),
         )
+        if done.key in self.records:  # a baseline of a later group, finished before
+            return
         job = next((job for job in self.jobs if job.case.key == done.key), None)
         if done.outcome != "ok":
             self.failures[done.key] = f"{record.case.variant}: {done.outcome}: {done.reason}"
@@ -272,7 +274,9 @@ class _Run:
             if "time" not in job.lanes or case.key == job.case.key or record.get(metric) is not None:
                 continue
             stopped = self.prepared[case.key].record
-            why = self.failures.get(case.key) or f"{case.variant}: {stopped.outcome}: {stopped.reason}"
+            why = self.failures.get(case.key) or f"{case.variant} was not timed in this group"
+            if stopped.outcome != "ok":
+                why = f"{case.variant}: {stopped.outcome}: {stopped.reason}"
             absent.append(Measurement(metric=metric, unit="ratio", collector="timing", protocol="paired/1", absent=why))
         return msgspec.structs.replace(record, measurements=(*record.measurements, *absent))
 

@@ -42,10 +42,11 @@ def group(requests: Iterable[Request], most: int = MOST_IN_GROUP) -> list[Group]
 
 
 def _joined(batch: Sequence[Request]) -> Group:
-    members = {request.member.case.key: request.member for request in batch}
+    members: dict[str, Member] = {}  # baselines first, so that it is known early when one fails
     for request in batch:
         for baseline in request.baselines:
-            members.setdefault(baseline.case.key, msgspec.structs.replace(baseline, reported=False))
+            members[baseline.case.key] = msgspec.structs.replace(baseline, reported=False)
+    members.update({request.member.case.key: request.member for request in batch})
     return Group(members=tuple(members.values()), lanes=batch[0].lanes)
 
 
@@ -69,6 +70,7 @@ class Schedule:
     progressed: bool = False
     silent: int = 0
     finished: set[str] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set)
 
     def begin(self) -> None:
         """A new child starts on what is left."""
@@ -81,17 +83,30 @@ class Schedule:
         elif isinstance(message, Done):
             self.progressed = True
             self.finished.add(message.key)
+            if message.outcome != "ok":
+                self.failed.add(message.key)
             if message.key == self.current:
                 self.current = ""
 
     @property
     def left(self) -> list[Group]:
-        """The groups without their finished members; a group of unreported baselines alone is not worth running."""
+        """The groups that still owe a record, without what failed.
+
+        A finished member that others are compared with stays, unreported; a group of such members alone is done.
+        """
         rest = []
         for one in self.groups:
-            members = tuple(m for m in one.members if m.case.key not in self.finished)
+            owing = [m for m in one.members if m.reported and m.case.key not in self.finished]
+            wanted = {key for member in owing for key in member.against}
+            members = []
+            for member in one.members:
+                key = member.case.key
+                if key in self.failed or (key in self.finished and key not in wanted):
+                    continue
+                owed = member.reported and key not in self.finished
+                members.append(msgspec.structs.replace(member, reported=owed))
             if any(member.reported for member in members):
-                rest.append(msgspec.structs.replace(one, members=members))
+                rest.append(msgspec.structs.replace(one, members=tuple(members)))
         return rest
 
     def end(self, end: End) -> list[Verdict]:
@@ -103,8 +118,9 @@ class Schedule:
         self.groups = self.left
         if not self.groups:
             return []
-        waiting = [member.case.key for one in self.groups for member in one.members]
-        if self.current in waiting:
+        waiting = [member.case.key for one in self.groups for member in one.members if member.reported]
+        running = {member.case.key for one in self.groups for member in one.members}
+        if self.current in running:
             self.silent = 0
             outcome: Outcome = "timed-out" if end.how == "timed-out" else "crashed"
             return self._close([Verdict(self.current, outcome, f"{self.phase}: {end.describe(self.deadline_s)}")])
@@ -120,5 +136,6 @@ class Schedule:
 
     def _close(self, verdicts: list[Verdict]) -> list[Verdict]:
         self.finished.update(verdict.key for verdict in verdicts)
+        self.failed.update(verdict.key for verdict in verdicts)
         self.groups = self.left
         return verdicts

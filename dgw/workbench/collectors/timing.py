@@ -17,6 +17,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal, Protocol
 
 from dgw.model import Measurement
@@ -83,7 +84,7 @@ def rotation(set_bytes: int, l2_bytes: int, free_bytes: int, max_sets: int = 256
 
 
 def launches_per_replay(single_s: float, sets: int, replay_s: float, most: int = 20000) -> int:
-    """k: so many launches that a replay takes about `replay_s`, a multiple of `sets` so that every set is used alike."""
+    """k launches take about `replay_s`; a multiple of `sets`, so that every set is used alike."""
     wanted = max(1, round(replay_s / max(single_s, 1e-7)))
     return max(1, min(-(-wanted // sets), max(1, most // sets))) * sets
 
@@ -187,7 +188,8 @@ def protocol_name(cache: Cache, policy: Policy) -> str:
 def _timing(metric: str, unit: str, values: Sequence[float], protocol: str) -> Measurement:
     middle, low, high = median_interval(values)
     return Measurement(
-        metric=metric, value=middle, unit=unit, collector=COLLECTOR, protocol=protocol, samples=tuple(values), low=low, high=high
+        metric=metric, value=middle, unit=unit, collector=COLLECTOR, protocol=protocol, samples=tuple(values),
+        low=low, high=high,
     )  # fmt: skip
 
 
@@ -199,7 +201,7 @@ def absent(metric: str, reason: str, protocol: str = "", unit: str = "") -> Meas
 def time_measurements(
     series: Series, flops: int, compulsory_bytes: int, policy: Policy, no_cold: str
 ) -> tuple[Measurement, ...]:
-    """time_cold, time_hot (s), tflops (FLOP/s) and bandwidth (B/s) of the better known of them, and the sensors' figures."""
+    """time_cold, time_hot (s); tflops (FLOP/s) and bandwidth (B/s) of the cold time, else the hot one; the sensors."""
     found: list[Measurement] = []
     for cache in ("cold", "hot"):
         values = list((series.cold if cache == "cold" else series.hot).values())
@@ -232,7 +234,10 @@ def sensor_measurements(readings: Sequence[Telemetry]) -> tuple[Measurement, ...
         if values:
             middle = median_interval(values)[0]
             found.append(
-                Measurement(metric=metric, value=middle, unit=unit, collector=COLLECTOR, protocol="nvml/1", low=min(values), high=max(values))
+                Measurement(
+                    metric=metric, value=middle, unit=unit, collector=COLLECTOR, protocol="nvml/1",
+                    low=min(values), high=max(values),
+                )
             )  # fmt: skip
         else:
             found.append(
@@ -268,10 +273,10 @@ def ratio_measurement(baseline: str, own: Series, other: Series | None, policy: 
 def counter_power(readings: Sequence[tuple[float, float]]) -> float | None:
     """Mean power (W) between the first and the last update of an energy counter, or None with fewer than two updates.
 
-    `readings` are (seconds, joules). The counter moves in steps of tens of milliseconds, so only the moments at which it
-    was seen to change count.
+    `readings` are (seconds, joules). The counter moves in steps of tens of milliseconds, so only the moments
+    at which it was seen to change count.
     """
-    edges = [later for earlier, later in zip(readings, readings[1:], strict=False) if later[1] != earlier[1]]
+    edges = [later for earlier, later in pairwise(readings) if later[1] != earlier[1]]
     if len(edges) < 2 or edges[-1][0] <= edges[0][0]:
         return None
     return (edges[-1][1] - edges[0][1]) / (edges[-1][0] - edges[0][0])

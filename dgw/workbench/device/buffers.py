@@ -106,7 +106,7 @@ class BufferSet:
 
 @dataclass(frozen=True)
 class Untouched:
-    """What a look at the bytes around the elements found: how many changed, and the offset of the first from the data."""
+    """What the bytes around the elements told: how many changed, and the offset of the first from the data."""
 
     changed: int
     first: int = 0

@@ -122,7 +122,10 @@ def verdict(problem: Problem, parts: list[tuple[Chunk, Partials]]) -> Check:
     total = problem.m * problem.n * problem.batch
     detail = ""
     if sums["wrong"]:
-        detail = f"{int(sums['wrong'])} of {total} elements are wrong; d{list(position)} is {worst['found']:.9g} instead of {worst['expected']:.9g}"
+        detail = (
+            f"{int(sums['wrong'])} of {total} elements are wrong; "
+            f"d{list(position)} is {worst['found']:.9g} instead of {worst['expected']:.9g}"
+        )
         if sums["unwritten"]:
             detail += f" ({int(sums['unwritten'])} hold NaN; D starts as NaN, so an element never written is NaN)"
     else:
@@ -147,7 +150,8 @@ def frobenius(problem: Problem, finite: int, error_squares: float, value_squares
     error, size = math.sqrt(error_squares), math.sqrt(value_squares)
     if error <= limit * size + floor:
         return ""
-    return f"every element is within its bound, but the relative Frobenius error {error / max(size, 1e-300):.3g} is above {limit:.3g}"
+    relative = error / max(size, 1e-300)
+    return f"every element is within its bound, but the relative Frobenius error {relative:.3g} is above {limit:.3g}"
 
 
 class Checker:

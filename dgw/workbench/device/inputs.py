@@ -1,4 +1,4 @@
-"""Fills a buffer set on the GPU with what operands/data.py says, and proves afterwards that inputs stayed as they were."""
+"""Fills a buffer set on the GPU with what operands/data.py says, and proves afterwards that inputs stayed the same."""
 
 from __future__ import annotations
 

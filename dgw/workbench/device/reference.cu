@@ -59,7 +59,7 @@ __device__ __noinline__ void finish(const Task& task, i64 item, i64 r, i64 col, 
 constexpr int TILE = 64, DEPTH = 16, SIDE = 4;
 
 // 256 threads; thread t owns rows t / 16 + 16 i and columns t % 16 + 16 j of its tile.
-extern "C" __global__ void __launch_bounds__(256) reference(Task task) {
+extern "C" __global__ void __launch_bounds__(256) reference(const __grid_constant__ Task task) {
     __shared__ double tile_a[DEPTH][TILE + 1], tile_b[DEPTH][TILE + 1];
     const int t = threadIdx.x;
     const i64 item = task.first_item + blockIdx.z;
