@@ -7,12 +7,25 @@ measures or explains lives elsewhere.
 from dgw.model.device import Device, sm
 from dgw.model.finding import Evidence, Finding
 from dgw.model.noun import Noun, digest
-from dgw.model.plan import Argument, Dim3, Fill, Launch, Plan, Pointer, Scalar, Source, TensorMap, Workspace
+from dgw.model.plan import (
+    DECIDED_LATER,
+    Argument,
+    Dim3,
+    Fill,
+    Launch,
+    Plan,
+    Pointer,
+    Scalar,
+    Source,
+    TensorMap,
+    Workspace,
+)
 from dgw.model.problem import DTYPE_BITS, Config, Epilogue, Operand, OperandName, Problem, gemm, unknown_problem
 from dgw.model.record import Artifact, Case, Check, Defect, Environment, Measurement, Outcome, Record, Run
 from dgw.model.variant import Bind, Claim, MakePlan, Refuses, Tunable, Variant
 
 __all__ = [
+    "DECIDED_LATER",
     "DTYPE_BITS",
     "Argument",
     "Artifact",

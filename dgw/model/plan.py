@@ -7,6 +7,7 @@ from typing import Literal
 from dgw.model.noun import Noun
 
 Dim3 = tuple[int, int, int]
+DECIDED_LATER = -1  # dynamic shared memory of a launch whose compiler decides it (toolchain.launches.complete)
 
 
 class Pointer(Noun, frozen=True, kw_only=True, tag="pointer"):
@@ -41,11 +42,15 @@ Argument = Pointer | Scalar | TensorMap | Workspace
 
 
 class Source(Noun, frozen=True, kw_only=True):
-    """What is compiled: `path` relative to the variant's root, `defines` in the order given to the compiler."""
+    """What is compiled: `path` relative to the variant's root, `defines` in the order given to the compiler.
+
+    Language `triton`: defines are the constexpr arguments, flags are what dgw.toolchain.triton_compiler reads.
+    """
 
     path: str
     defines: tuple[tuple[str, int | str], ...] = ()
     flags: tuple[str, ...] = ()
+    language: Literal["cuda", "triton"] = "cuda"
 
 
 class Launch(Noun, frozen=True, kw_only=True, tag="launch"):

@@ -77,6 +77,17 @@ class Defect(Noun, frozen=True, kw_only=True):
     block: tuple[int, ...] = ()
     detail: str = ""
 
+    @property
+    def sentence(self) -> str:
+        """In one line: what, where, how often, who did it first, and the first of the details."""
+        at = f" at {self.place}" if self.place else ""
+        text = f"{self.tool}: {self.kind}{at}{f' in {self.kernel}' if self.kernel else ''}"
+        text += ", once" if self.count == 1 else f", {self.count} times"
+        if self.thread:
+            text += f", first by thread {','.join(map(str, self.thread))} of block {','.join(map(str, self.block))}"
+        first = self.detail.partition("; ")[0]
+        return f"{text}; {first}" if first else text
+
 
 class Artifact(Noun, frozen=True, kw_only=True):
     """A file kept by content: `kind` cubin, ptx, ncu-rep, sqlite, log; `sha256` names it in the artifact folder."""

@@ -26,18 +26,24 @@ class Claim(Noun, frozen=True, kw_only=True):
     """What a stage says of its counters against the previous stage, checked by `compare`.
 
     `relation` compares metric values: `is` (equals `value`), `above`, `below` (`value`), `falls`, `rises` (against the
-    previous rung, by at least the ratio `value`).
+    previous rung, at least by the factor `value`), `keeps` (the previous rung's value, but for the share `value`).
+    `against` names a variant to compare with instead of the previous rung. `when` lists what must hold for the claim to
+    be made: `epilogue` (anything follows the product), `short-k` (k is at most 1024), `many-tiles` (more tiles than
+    SMs), `beyond-l2` (A and B are each larger than L2).
     """
 
     metric: str
-    relation: Literal["is", "above", "below", "falls", "rises"]
+    relation: Literal["is", "above", "below", "falls", "rises", "keeps"]
     value: float = 0.0
     why: str = ""
+    against: str = ""
+    when: tuple[Literal["epilogue", "short-k", "many-tiles", "beyond-l2"], ...] = ()
     dtypes: tuple[str, ...] = ()  # empty: every dtype
     layouts: tuple[str, ...] = ()  # empty: every layout
 
 
 Refuses = Callable[[Problem, Config, Device], str | None]
+Warns = Callable[[Problem, Config, Device], tuple[str, ...]]
 MakePlan = Callable[[Problem, Config, Device], Plan]
 Bind = Callable[[Problem, Config, Mapping[str, Any]], Callable[[], None]]
 
@@ -46,12 +52,16 @@ def _never_refuses(problem: Problem, config: Config, device: Device) -> str | No
     return None
 
 
+def _never_warns(problem: Problem, config: Config, device: Device) -> tuple[str, ...]:
+    return ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Variant:
     """One way to compute a Problem. Exactly one of `plan` (own kernels) and `bind` (foreign code) is set.
 
     `id` is `family/idea`. `root` is the folder that Source.path is relative to, `includes` the folders searched for
-    headers. `architectures` lists the oldest architecture of each line that it runs on, such as ("sm_80",) for "sm_80
+    headers. `warns` says what to know of a case that is not refused; it becomes a flag of the record. `architectures` lists the oldest architecture of each line that it runs on, such as ("sm_80",) for "sm_80
     and newer" or ("sm_90a",) for exactly Hopper. `needs` names Python modules that `bind` imports.
     """
 
@@ -63,6 +73,7 @@ class Variant:
     architectures: tuple[str, ...] = ("sm_80",)
     space: tuple[Tunable, ...] = ()
     refuses: Refuses = _never_refuses
+    warns: Warns = _never_warns
     plan: MakePlan | None = None
     bind: Bind | None = None
     root: Path = Path()

@@ -21,6 +21,7 @@ from dgw.toolchain.headers import project_headers
 from dgw.toolchain.nvrtc import Compiled, compile_program
 from dgw.toolchain.occupancy import register_thread_limit
 from dgw.toolchain.toolkit import compiler_identity, include_folder
+from dgw.toolchain.triton_compiler import compile_kernel, identity
 
 RESERVED_SHARED_BYTES = 1024  # part of a kernel's shared section from sm_90 on, and not the kernel's own
 _REMARK = re.compile(r"\bC75\d\d\b|\bwarning\s*[:#]")
@@ -160,8 +161,9 @@ def build(source: Source, root: Path, includes: Sequence[Path], arch: str, cache
         raise UsageError(f"cannot read the source {path}: {reason}", hint="dgw list") from error
     flags, folders = _split_flags(source.flags, root)
     folders = [path.parent, *includes, *folders]
+    triton = source.language == "triton"
     first = [flag.partition("=")[2] for flag in flags if flag.startswith(_FIRST_FLAGS)]
-    headers = project_headers(text, path.parent, folders, first)
+    headers = () if triton else project_headers(text, path.parent, folders, first)
     recipe = Recipe(
         source=source.path,
         text=text,
@@ -169,7 +171,7 @@ def build(source: Source, root: Path, includes: Sequence[Path], arch: str, cache
         defines=source.defines,
         flags=source.flags,
         arch=arch,
-        compiler=compiler_identity(),
+        compiler=identity() if triton else compiler_identity(),
     )
     kept = cache if headers is not None else None
     found = kept.get(recipe) if kept else None
@@ -177,7 +179,10 @@ def build(source: Source, root: Path, includes: Sequence[Path], arch: str, cache
         return _built(source, recipe, *found, cached=True)
     start = time.perf_counter()
     try:
-        compiled = compile_program(text, str(path.absolute()), arch, source.defines, _existing(folders), flags)
+        if triton:
+            compiled = compile_kernel(path, source, arch)
+        else:
+            compiled = compile_program(text, str(path.absolute()), arch, source.defines, _existing(folders), flags)
     except CompileError as error:
         shown = [_without_folders(part, [root, *folders]) for part in (error.message, error.hint, error.log)]
         raise CompileError(shown[0], shown[1], log=shown[2]) from error
