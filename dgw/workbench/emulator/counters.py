@@ -67,6 +67,7 @@ class Counters:
     def __init__(self) -> None:
         self.instructions: tuple[InstructionInfo, ...] = ()
         self.ctas = 0
+        self.full_warps = False  # whoever runs the CTAs knows whether all 32 lanes of each warp exist
         self.divergent_branches = 0
         self.branches = 0
         self.unique_sectors: dict[str, int] = {"cached": 0, "uncached": 0, "stored": 0}

@@ -76,6 +76,8 @@ def tabulate(counters: Counters) -> Table:
     columns["tensor_inst"] = np.where(tensor & ~_opcode(infos, "wgmma") | wgmma, executed, 0)
     columns["wgmma_inst"] = np.where(wgmma, executed, 0)
     columns["fma_inst"] = np.where(_single_fma(infos), executed, 0)
+    if _all_lanes_active(counters):
+        columns["ffma_thread_inst"] = WARP * columns["fma_inst"]
     columns["barrier_inst"] = counters.barriers()
     columns["divergent_branches"] = counters.divergent()
     names = tuple(columns)
@@ -126,6 +128,12 @@ def _opcode(infos: tuple[InstructionInfo, ...], opcode: str) -> Mask:
 def _single_fma(infos: tuple[InstructionInfo, ...]) -> Mask:
     """Which instructions are f32 fused multiply-adds of one value a thread."""
     return np.array([info.opcode in ("fma", "mad") and "f32" in info.modifiers for info in infos], dtype=np.bool_)
+
+
+def _all_lanes_active(counters: Counters) -> bool:
+    """Whether it is certain that every multiply-add was executed by all threads of its warp."""
+    guarded = any(info.text.startswith("@") and info.opcode in ("fma", "mad") for info in counters.instructions)
+    return not guarded and not counters.divergent_branches and counters.full_warps
 
 
 def with_ratios(totals: Mapping[str, float]) -> dict[str, float]:

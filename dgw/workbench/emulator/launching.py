@@ -1,0 +1,118 @@
+"""Runs a Plan in the emulator: operands and workspaces in host memory, launches and fills in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dgw.model import Case, Dim3, Fill, Launch, Plan, Source, TensorMap
+from dgw.workbench.binding import argument_bytes
+from dgw.workbench.emulator.classes import Tile, Tiling
+from dgw.workbench.emulator.counters import Counters
+from dgw.workbench.emulator.errors import EmulatorError
+from dgw.workbench.emulator.grid import Coverage, run_all, run_classes
+from dgw.workbench.emulator.machine import EmulatedLaunch
+from dgw.workbench.emulator.memory import Memory
+from dgw.workbench.emulator.observer import Access, Finding
+from dgw.workbench.emulator.operands import POISON, Buffers, Writes
+
+WHOLE_GRID_FLOPS = 1 << 28
+"""Problems up to this much arithmetic run their whole grid, because it takes no longer than compiling."""
+FINDINGS_KEPT = 100
+
+
+@dataclass(frozen=True)
+class LaunchRun:
+    """One launch and what was run of it."""
+
+    launch: Launch
+    coverage: Coverage
+
+
+class PlanRun:
+    """A case bound to host memory. `run` once; then D is in `buffers` and what was stored in `writes`."""
+
+    def __init__(self, case: Case, plan: Plan, ptx_of: Callable[[Source], str], full_grid: bool = False) -> None:
+        self.case, self.plan, self.ptx_of = case, plan, ptx_of
+        problem = case.problem
+        self.whole = full_grid or len(plan.launches) != 1 or plan.tile is None or problem.flops <= WHOLE_GRID_FLOPS
+        self.buffers = Buffers(problem)
+        self.memory = Memory()
+        self.addresses = {
+            name: self.memory.register(name, raw, writable=name == "d") + self.buffers.offset_bytes(name)
+            for name, raw in self.buffers.raw.items()
+        }
+        self.workspaces = {name: np.full(max(size, 1), POISON, np.uint8) for name, size in plan.workspaces.items()}
+        self.places = {
+            name: self.memory.register(f"workspace {name}", array) for name, array in self.workspaces.items()
+        }
+        self.writes = Writes(problem, self.addresses["d"])
+
+    def run(self) -> list[LaunchRun]:
+        """Execute every step. Raises EmulatorError for PTX that the emulator does not know."""
+        found = []
+        for step in self.plan.steps:
+            if isinstance(step, Fill):
+                self.workspaces[step.workspace][:] = step.byte
+            else:
+                found.append(LaunchRun(step, self._launch(step)))
+        return found
+
+    def tiles(self, runs: Sequence[LaunchRun]) -> list[Tile] | None:
+        """The tiles of D that were computed; None when it is all of D."""
+        return runs[0].coverage.tiles if len(runs) == 1 else None
+
+    def _launch(self, launch: Launch) -> Coverage:
+        problem, grid = self.case.problem, launch.grid
+        threads = launch.block[0] * launch.block[1] * launch.block[2]
+        emulated = EmulatedLaunch(
+            self.ptx_of(launch.source), launch.entry, grid, launch.block, self._parameters(launch), self.memory,
+            launch.shared_bytes,
+        )  # fmt: skip
+
+        def run(blocks: Sequence[Dim3], counters: Counters) -> Sequence[Finding]:
+            counters.full_warps = threads % 32 == 0
+            outcome = emulated.run(blocks, _Watch(counters, self.writes))
+            counters.finish()
+            return outcome.findings[:FINDINGS_KEPT]
+
+        if not self.whole:
+            assert self.plan.tile is not None
+            tiling = Tiling(problem, self.plan.tile)
+            found = run_classes(tiling, grid, self.case.config, run, self.buffers, self.writes)
+            if found is not None:
+                return found
+            self.buffers.poison_output()
+            self.writes.clear()
+        return run_all(grid, threads, run, self.buffers)
+
+    def _parameters(self, launch: Launch) -> list[bytes]:
+        def tensor_map(argument: TensorMap) -> bytes:
+            raise EmulatorError(
+                f"{launch.entry}: tensor maps are not emulated", "choose a stage that does not use TMA, or use a GPU"
+            )
+
+        def workspace(name: str) -> int:
+            return self.places[name]
+
+        return [
+            argument_bytes(self.case.problem, argument, self.addresses.__getitem__, workspace, tensor_map)
+            for argument in launch.arguments
+        ]
+
+
+class _Watch:
+    """Passes events on to the counters, and stores to the record of writes too."""
+
+    def __init__(self, counters: Counters, writes: Writes) -> None:
+        self.begin, self.block = counters.begin, counters.block
+        self.branch, self.barrier = counters.branch, counters.barrier
+        self._counters, self._writes = counters, writes
+
+    def memory(self, access: Access) -> None:
+        """A memory event."""
+        self._counters.memory(access)
+        if access.instructions[0].kind != "ld":
+            self._writes.memory(access)

@@ -1,0 +1,1 @@
+"""PTX text to instructions: statements, declarations, scopes, source lines and inlined calls."""
