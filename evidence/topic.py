@@ -1,0 +1,155 @@
+"""What evidence scripts share: dgw's own commands in a fresh store and cache, computed verdicts, one file.
+
+Run on a GPU machine as `make evidence TOPIC=first-profile`. Writes `docs/h200/TOPIC.json`:
+`{"schema": "dgw.evidence/1", "topic", "measured", "shows": [{"claim", "value", "unit", "bar", "holds"}], "run"}`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dgw import __version__
+from dgw.model import Record, Run
+
+ROOT = Path(__file__).resolve().parents[1]
+RELATIONS: dict[str, Callable[[float, float], bool]] = {
+    "<=": lambda value, bar: value <= bar,
+    ">=": lambda value, bar: value >= bar,
+    "==": lambda value, bar: value == bar,
+    ">": lambda value, bar: value > bar,
+}
+
+
+@dataclass(frozen=True)
+class Done:
+    """One finished command. `seconds` is the whole process, its start included."""
+
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+    @property
+    def run(self) -> Run:
+        """The run printed by `--json`. Raises SystemExit with what the command said when there is none."""
+        try:
+            return msgspec.json.decode(self.out, type=Run)
+        except msgspec.DecodeError:
+            raise SystemExit(f"no run on standard output (exit {self.code}):\n{self.err[-2000:]}") from None
+
+
+@dataclass
+class Topic:
+    """One topic under way. Everything is kept in a temporary folder until `write`."""
+
+    name: str
+    shows: list[dict[str, Any]] = field(default_factory=list)
+    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="dgw-evidence-")))
+
+    def dgw(self, *arguments: str, limit_s: float = 480.0) -> Done:
+        """Run a dgw command in the topic's own store and cache."""
+        environment = dict(os.environ, DGW_STORE=str(self.folder / "dgw.db"), DGW_CACHE=str(self.folder / "cache"))
+        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        command = [sys.executable, "-m", "dgw", *arguments]
+        started = time.monotonic()
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=limit_s, check=False)
+        seconds = time.monotonic() - started
+        sys.stderr.write(f"{seconds:7.1f} s  exit {done.returncode}  dgw {' '.join(arguments)}\n")
+        return Done(done.returncode, done.stdout, done.stderr, seconds)
+
+    def show(self, claim: str, value: float | str | None, unit: str, relation: str, bar: float | str) -> None:
+        """One claim: `value relation bar` decides whether it holds; an unknown value never does."""
+        holds = value is not None and (
+            value == bar if isinstance(value, str) or isinstance(bar, str) else RELATIONS[relation](value, bar)
+        )
+        row = {"claim": claim, "value": value, "unit": unit, "bar": bar, "relation": relation, "holds": bool(holds)}
+        self.shows.append(row)
+        sys.stderr.write(f"{'holds' if holds else 'FAILS'}  {claim}: {value} {relation} {bar} {unit}\n")
+
+    def write(self, run: Run, **more: Any) -> None:
+        """Write the evidence file; `more` are further exported runs or tables."""
+        content = {
+            "schema": "dgw.evidence/1",
+            "topic": self.name,
+            "measured": measured(run),
+            "shows": self.shows,
+            "run": {"schema": "dgw.run/1", **msgspec.to_builtins(run)},
+            **{name: msgspec.to_builtins(value) for name, value in more.items()},
+        }
+        target = ROOT / "docs" / "h200" / f"{self.name}.json"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(
+            json.dumps(content, indent=None, separators=(",", ":")).replace('{"case":', '\n{"case":') + "\n"
+        )
+        sys.stderr.write(f"wrote {target.relative_to(ROOT)}\n")
+
+
+def measured(run: Run) -> dict[str, str]:
+    """Where and with what: from the records themselves."""
+    environments = [record.environment for record in run.records if record.environment.device]
+    found = environments[0] if environments else run.records[0].environment
+    torch = next((e.torch for e in environments if e.torch), "")
+    return {
+        "gpu": found.device,
+        "driver": found.driver,
+        "cuda": found.cuda,
+        "torch": torch or _version("torch"),
+        "ncu": next((e.ncu for e in environments if e.ncu), "") or ncu_version(),
+        "dgw": __version__,
+        "commit": run.commit,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+    }
+
+
+def ncu_version() -> str:
+    """The version that ncu prints, such as 2025.3.1; empty without ncu."""
+    from dgw.workbench.tools import find_tool
+
+    tool = find_tool("ncu")
+    if tool is None:
+        return ""
+    text = subprocess.run([str(tool), "--version"], capture_output=True, text=True, check=False).stdout
+    return next((word for line in text.splitlines() if line.startswith("Version") for word in line.split()[1:2]), "")
+
+
+def _version(package: str) -> str:
+    import importlib.metadata
+
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def of(run: Run, variant: str) -> Record:
+    """The record of the variant with this name."""
+    return next(record for record in run.records if record.case.variant.partition("/")[2] == variant)
+
+
+def outcomes(records: Iterable[Record]) -> dict[str, int]:
+    """How often each outcome occurs."""
+    return dict(Counter(record.outcome for record in records))
+
+
+def thin(run: Run, keep: Sequence[str] = ()) -> Run:
+    """The run without plans and with only the measurements named, so that thousands of records stay readable."""
+    records = tuple(
+        msgspec.structs.replace(
+            record, plan=None, artifacts=(), measurements=tuple(m for m in record.measurements if m.metric in keep)
+        )
+        for record in run.records
+    )
+    return msgspec.structs.replace(run, records=records)
