@@ -61,8 +61,9 @@ class Variant:
     """One way to compute a Problem. Exactly one of `plan` (own kernels) and `bind` (foreign code) is set.
 
     `id` is `family/idea`. `root` is the folder that Source.path is relative to, `includes` the folders searched for
-    headers. `warns` says what to know of a case that is not refused; it becomes a flag of the record. `architectures` lists the oldest architecture of each line that it runs on, such as ("sm_80",) for "sm_80
-    and newer" or ("sm_90a",) for exactly Hopper. `needs` names Python modules that `bind` imports.
+    headers. `warns` says what to know of a case that is not refused; it becomes a flag of the record. `architectures`
+    lists the oldest architecture of each line that it runs on, such as ("sm_80",) for "sm_80 and newer" or ("sm_90a",)
+    for exactly Hopper. `needs` names Python modules that `bind` imports or that compile the sources of `plan`.
     """
 
     id: str

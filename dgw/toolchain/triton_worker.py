@@ -1,8 +1,8 @@
 """Compiles one Triton kernel, in a process of its own: `python -m dgw.toolchain.triton_worker FOLDER`.
 
-Reads FOLDER/request.json, writes kernel.ptx, kernel.cubin and facts.json there; what Triton and ptxas print is the log. The
-process is separate because a failed assertion inside Triton's compiler ends the process, and because several kernels are
-then compiled at the same time.
+Reads FOLDER/request.json, writes kernel.ptx, kernel.cubin and facts.json there; what Triton and ptxas print is the log.
+The process is separate because a failed assertion inside Triton's compiler ends the process, and because several
+kernels are then compiled at the same time.
 """
 
 from __future__ import annotations

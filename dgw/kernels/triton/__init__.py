@@ -1,0 +1,1 @@
+"""The ladder in Triton."""

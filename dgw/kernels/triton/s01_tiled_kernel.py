@@ -1,0 +1,42 @@
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc"
+"""tiled: one program for each tile of D. Triton places the tiles of A and B in shared memory and the sums in registers.
+
+The operands become f32 before they are multiplied, so the arithmetic is plain FMAs and no tensor core is used.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def tiled(
+    a, b, c, d, bias, residual, m, n, k, lda, ldb, ldc, ldd, ldr, alpha, beta,
+    A_T: tl.constexpr, B_T: tl.constexpr, USE_C: tl.constexpr, EVEN: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """D = alpha A B + beta C. A_T, B_T: stored transposed. EVEN: the tile divides m, n, k: no masks."""
+    tile = tl.program_id(0)
+    tiles_n = tl.cdiv(n, BN)
+    rows = tile // tiles_n * BM + tl.arange(0, BM)
+    cols = tile % tiles_n * BN + tl.arange(0, BN)
+    depth = tl.arange(0, BK)
+
+    from_a = a + (depth[None, :] * lda + rows[:, None] if A_T else rows[:, None] * lda + depth[None, :])
+    from_b = b + (cols[None, :] * ldb + depth[:, None] if B_T else depth[:, None] * ldb + cols[None, :])
+    sums = tl.zeros((BM, BN), dtype=tl.float32)
+    for k0 in range(0, k, BK):
+        if EVEN:
+            a_tile = tl.load(from_a)
+            b_tile = tl.load(from_b)
+        else:
+            a_tile = tl.load(from_a, mask=(rows[:, None] < m) & (depth[None, :] < k - k0), other=0.0)
+            b_tile = tl.load(from_b, mask=(depth[:, None] < k - k0) & (cols[None, :] < n), other=0.0)
+        sums = tl.dot(a_tile.to(tl.float32), b_tile.to(tl.float32), sums, input_precision="ieee")
+        from_a += BK * lda if A_T else BK
+        from_b += BK if B_T else BK * ldb
+
+    inside = (rows[:, None] < m) & (cols[None, :] < n)
+    sums *= alpha
+    if USE_C:
+        sums += beta * tl.load(c + rows[:, None] * ldc + cols[None, :], mask=inside, other=0.0).to(tl.float32)
+    tl.store(d + rows[:, None] * ldd + cols[None, :], sums.to(d.dtype.element_ty), mask=inside)

@@ -1,0 +1,48 @@
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc"
+"""swizzled: the tiled kernel, with the programs numbered so that those running at the same time share rows and columns.
+
+Row of tiles after row, a wave of programs reads a few rows of A and all of B. Here they go down GROUP_M tiles before
+they move to the next column: a wave then covers a block of D that is nearly square, and L2 is asked for less.
+This swizzle moves whole tiles between programs and is about L2. Where the elements of a tile lie in shared memory, and
+so whether banks conflict, is Triton's own doing in every stage and is not touched.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def swizzled(
+    a, b, c, d, bias, residual, m, n, k, lda, ldb, ldc, ldd, ldr, alpha, beta,
+    A_T: tl.constexpr, B_T: tl.constexpr, USE_C: tl.constexpr, EVEN: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP_M: tl.constexpr,
+):  # fmt: skip
+    """D = alpha A B + beta C. A_T, B_T: stored transposed. EVEN: the tile divides m, n, k: no masks."""
+    tile = tl.program_id(0)
+    tiles_n = tl.cdiv(n, BN)
+    first = tile // (GROUP_M * tiles_n) * GROUP_M
+    height = min(tl.cdiv(m, BM) - first, GROUP_M)
+    in_group = tile % (GROUP_M * tiles_n)
+    rows = (first + in_group % height) * BM + tl.arange(0, BM)
+    cols = in_group // height * BN + tl.arange(0, BN)
+    depth = tl.arange(0, BK)
+
+    from_a = a + (depth[None, :] * lda + rows[:, None] if A_T else rows[:, None] * lda + depth[None, :])
+    from_b = b + (cols[None, :] * ldb + depth[:, None] if B_T else depth[:, None] * ldb + cols[None, :])
+    sums = tl.zeros((BM, BN), dtype=tl.float32)
+    for k0 in range(0, k, BK):
+        if EVEN:
+            a_tile = tl.load(from_a)
+            b_tile = tl.load(from_b)
+        else:
+            a_tile = tl.load(from_a, mask=(rows[:, None] < m) & (depth[None, :] < k - k0), other=0.0)
+            b_tile = tl.load(from_b, mask=(depth[:, None] < k - k0) & (cols[None, :] < n), other=0.0)
+        sums = tl.dot(a_tile.to(tl.float32), b_tile.to(tl.float32), sums, input_precision="ieee")
+        from_a += BK * lda if A_T else BK
+        from_b += BK if B_T else BK * ldb
+
+    inside = (rows[:, None] < m) & (cols[None, :] < n)
+    sums *= alpha
+    if USE_C:
+        sums += beta * tl.load(c + rows[:, None] * ldc + cols[None, :], mask=inside, other=0.0).to(tl.float32)
+    tl.store(d + rows[:, None] * ldd + cols[None, :], sums.to(d.dtype.element_ty), mask=inside)
