@@ -21,6 +21,7 @@ from dgw.workbench.passes import Found, Pass, Target, Workplace
 from dgw.workbench.profiling import Counted, CounterPass
 from dgw.workbench.protocol import (
     Begin,
+    Bye,
     ChildJob,
     Done,
     Group,
@@ -69,7 +70,7 @@ class Session:
     policy: Policy = field(default_factory=Policy)
     activity: bool = False
     instruction_mix: bool = False
-    deadline_s: float = 60.0
+    deadline_s: float = 30.0
     start_s: float = 120.0
     keep_artifact: Callable[[Path, str, str], Artifact] | None = None
     passes: Sequence[Pass] = ()
@@ -230,6 +231,8 @@ class _Run:
                     raise Missing(f"no GPU can be used: {message.reason}", "dgw doctor, or --engine emulator")
                 elif isinstance(message, Begin):
                     self._show(message)
+                elif isinstance(message, Bye) and not prefix:
+                    break  # nothing more to come; without a profiler there is no report to wait for
         finally:
             end = child.finish()
         return end

@@ -57,7 +57,7 @@ def work(speaker: Speaker, case: Case, kind: str, lanes: tuple[str, ...], others
 
 
 def main() -> None:
-    mode, journal, *prefix, job_file, fifo = sys.argv[1:]
+    mode, journal, job_file, fifo = sys.argv[1:]
     job = read_job(Path(job_file))
     speaker = Speaker(Path(fifo))
     with open(journal, "a") as lines:

@@ -16,7 +16,6 @@ from dgw.workbench.device.nvml import Sensors
 from dgw.workbench.protocol import Member, Policy
 
 _PROBE_LAUNCHES = 20
-_ENERGY_POLL_S = 0.004
 
 
 def bind_foreign(gpu: Gpu, variant: Variant, member: Member, buffers: BufferSet) -> Callable[[], None]:
@@ -148,27 +147,23 @@ class GpuBench:
         self._say(key, phase)
 
     def counter_power(self, key: str, seconds: float) -> float | None:
-        """Mean power (W) over replays that last about `seconds`, by the energy counter; None where it cannot tell."""
+        """Mean power (W) over about `seconds` of replays, by the energy counter; None where it cannot tell.
+
+        One replay is always queued behind the one that runs, so that the GPU is never idle between readings.
+        """
         if seconds <= 0 or self._sensors.joules() is None:
             return None
         competitor = self._competitors[key]
         graph, _ = competitor.graph(competitor.widest)
-        once = max(self._gpu.elapsed(graph.launch), 1e-5)
         readings: list[tuple[float, float]] = []
-
-        def watch() -> None:
-            end = self.now() + seconds
-            while self.now() < end:
-                joules = self._sensors.joules()
-                if joules is not None:
-                    readings.append((self.now(), joules))
-                time.sleep(_ENERGY_POLL_S)
-
-        def replays() -> None:
-            for _ in range(max(1, round(1.1 * seconds / once))):
-                graph.launch()
-
-        self._gpu.elapsed(replays, watch)
+        end = self.now() + seconds
+        waits = self._gpu.in_flight(graph.launch)
+        while self.now() < end:
+            next(waits)
+            joules = self._sensors.joules()
+            if joules is not None:
+                readings.append((self.now(), joules))
+        self._gpu.synchronise()
         return timing.counter_power(readings)
 
 

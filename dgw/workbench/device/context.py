@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -111,6 +112,16 @@ class Gpu:
             meanwhile()
         self.driver.call("cuEventSynchronize", self._end)
         return float(self.driver.call("cuEventElapsedTime", self._start, self._end)) * 1e-3
+
+    def in_flight(self, work: Callable[[], None]) -> Iterator[None]:
+        """Each step enqueues `work` once more and waits until the one before it is done."""
+        events = (self._start, self._end)
+        for number in count():
+            work()
+            self.driver.call("cuEventRecord", events[number % 2], self.stream)
+            if number:
+                self.driver.call("cuEventSynchronize", events[(number - 1) % 2])
+            yield
 
 
 class Graph:
