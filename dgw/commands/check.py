@@ -16,12 +16,13 @@ SHAPES = ("1x1x1", "17x63x65", "64x64x64", "127x255x96", "129x7x257")
 
 @app.command()
 @options.spread
-def check(ctx: typer.Context, ask: Ask, family: options.Family = "") -> None:
+def check(ctx: typer.Context, ask: Ask, family: options.Family = "", sanitize: options.Sanitize = None) -> None:
     """Check results against a float64 (or exact integer) reference: variants x types x layouts x shapes.
 
-    Without --variant every stage of every family that runs here is checked.
+    Without --variant every stage of every family that runs here is checked. With --sanitize the same launches run again
+    under compute-sanitizer, and a case with a finding is wrong.
     """
-    from dgw.commands import request
+    from dgw.commands import lanes, request
     from dgw.commands.console import progress
     from dgw.commands.ending import finish
     from dgw.commands.session import Session, execute, machine
@@ -34,7 +35,10 @@ def check(ctx: typer.Context, ask: Ask, family: options.Family = "") -> None:
     wanted = request.wanted(ask, split(ask.variant), family, variants, where, every=True)
     configs = request.configs(ask.config)
     cases = [case for problem in problems for case in request.cases(problem, wanted, configs)]
-    session = Session(ask, tuple(ctx.obj or ()), variants, where)
+    passes = lanes.sanitizer(split(sanitize), where)
+    session = Session(
+        ask, tuple(ctx.obj or ()), variants, where, lanes=frozenset({"check", *(p.lane for p in passes)}), passes=passes
+    )  # fmt: skip
     with progress("check") as bar:
         execute(session, cases, bar)
     finish(session, len(cases))

@@ -25,7 +25,9 @@ def finish(session: Session, total: int, by_line: bool = False) -> None:
         complain(error)
         code = worst([code, error.exit_code])
     for path in session.reports.values():
-        note(f"the counters can be opened: ncu-ui {path}")
+        traced = path.name.endswith(".trace.json")
+        note(f"the timeline can be opened in ui.perfetto.dev: {path}" if traced
+             else f"the counters can be opened: ncu-ui {path}")  # fmt: skip
     if not session.ask.no_store:
         note(f"run {session.id} is kept: dgw report {session.id}")
     if session.interrupted:

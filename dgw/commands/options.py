@@ -71,6 +71,13 @@ EngineChoice = Annotated[Engine, Option("--engine", "-e", help="auto: the GPU if
 FullGrid = Annotated[bool, Option("--full-grid", help="Emulate every CTA instead of one of each kind.")]
 Resume = Annotated[bool, Option("--resume", help="Take over what an earlier run of the same code has finished.")]
 ByLine = Annotated[bool, Option("--by-line", help="Also the source lines that cost most.")]
+Timeline = Annotated[bool, Option("--timeline", help="Also a timeline by nsys: launches, gaps, copies, API time.")]
+Sanitize = Annotated[
+    Names,
+    Option(
+        "--sanitize", metavar="TOOL[,TOOL]", help="Also compute-sanitizer: memcheck racecheck initcheck synccheck all."
+    ),
+]
 AsJson = Annotated[bool, Option("--json", help="JSON on standard output.")]
 NoStore = Annotated[bool, Option("--no-store", help="Keep nothing.")]
 

@@ -18,13 +18,14 @@ def profile(
     against: options.Against = None,
     counters: options.Counters = "std",
     by_line: options.ByLine = False,
+    timeline: options.Timeline = False,
 ) -> None:
     """Measure variants on shapes: time, counters and static facts in one table.
 
     Without a GPU the kernels run in the emulator: results, conflicts, traffic, registers and occupancy are real, time
     is not measured, and a lower bound is printed instead.
     """
-    measure(ctx, ask, split(ask.variant), against, counters, by_line)
+    measure(ctx, ask, split(ask.variant), against, counters, by_line, timeline=timeline)
 
 
 def measure(
@@ -35,9 +36,10 @@ def measure(
     counters: str,
     by_line: bool,
     family: str = "",
+    timeline: bool = False,
 ) -> None:
     """What `profile` and `compare` share: everything, given the names."""
-    from dgw.commands import request
+    from dgw.commands import lanes, request
     from dgw.commands.console import progress
     from dgw.commands.ending import finish
     from dgw.commands.session import Session, execute, machine
@@ -54,10 +56,11 @@ def measure(
     cases = [case for problem in problems for case in request.cases(problem, wanted, configs)]
     cases += [case for problem in problems for case in request.cases(problem, beside, [{}])]
     cases = list({case.key: case for case in cases}.values())
+    passes = lanes.timeline(where) if timeline else ()
     session = Session(
         ask, tuple(ctx.obj or ()), variants, where, counters,
-        lanes=frozenset({"check", "time"} | ({"counters"} if counters != "none" else set())),
-        baselines=tuple(v.id for v in beside),
+        lanes=frozenset({"check", "time", *(p.lane for p in passes)} | ({"counters"} if counters != "none" else set())),
+        baselines=tuple(v.id for v in beside), passes=passes,
     )  # fmt: skip
     with progress(ctx.info_name or "dgw") as bar:
         execute(session, cases, bar)

@@ -19,6 +19,7 @@ from dgw.errors import Exit, Missing, UsageError, worst
 from dgw.model import Artifact, Case, Device, Record, Run, Variant
 
 if TYPE_CHECKING:
+    from dgw.workbench.passes import Pass
     from dgw.workbench.store import Store
 
 DEFAULT_DEVICE = "h200"
@@ -38,6 +39,12 @@ class Machine:
     reason: str = ""
 
 
+def stamp() -> tuple[str, str]:
+    """The id of a run that begins now, and when that is (ISO 8601, UTC)."""
+    now = datetime.now(UTC)
+    return f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}", now.isoformat(timespec="seconds")
+
+
 @dataclass
 class Session:
     """A run under way: what was asked, the records so far by case key, and the kept reports of ncu by content."""
@@ -49,11 +56,12 @@ class Session:
     counters: str = "none"
     lanes: frozenset[str] = frozenset({"check"})
     baselines: tuple[str, ...] = ()
+    passes: tuple[Pass, ...] = ()
     finished: dict[str, Record] = field(default_factory=dict)
     reports: dict[str, Path] = field(default_factory=dict)
     interrupted: bool = False
-    id: str = field(default_factory=lambda: f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}")
-    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    id: str = field(default_factory=lambda: stamp()[0])
+    created: str = field(default_factory=lambda: stamp()[1])
 
     @property
     def records(self) -> list[Record]:
@@ -193,7 +201,7 @@ def _on_gpu(
     def keep_artifact(path: Path, kind: str, name: str) -> Artifact:
         assert store is not None
         artifact = store.artifacts.add(path, kind, name)
-        if kind == "ncu-rep":
+        if kind in ("ncu-rep", "trace.json"):
             session.reports[artifact.sha256] = store.artifacts.path(artifact)
         return artifact
 
@@ -204,6 +212,7 @@ def _on_gpu(
         cache_dir=cache_folder(),
         counters=session.counters,
         keep_artifact=None if store is None else keep_artifact,
+        passes=session.passes,
     )
     against = {case.problem: case for case in cases if case.variant in session.baselines}
     jobs = [

@@ -50,6 +50,11 @@ def flags(block: Block) -> list[str]:
     return [f"{column.title}: {flag}" for column in block.columns for flag in column.record.flags]
 
 
+def defects(block: Block) -> list[str]:
+    """What sanitizers found, per column."""
+    return [f"{column.title}: {found.sentence}" for column in block.columns for found in column.record.defects]
+
+
 def configs(block: Block) -> list[str]:
     """The config of every column that has one."""
     return [f"{c.title}: {config_text(c.record.case.config)}" for c in block.columns if c.record.case.config]
@@ -66,6 +71,7 @@ def sources(block: Block) -> list[str]:
 
 SECTIONS = (
     ("not ok", failures),
+    ("defects", defects),
     ("noteworthy", flags),
     ("unknown", unknown),
     ("config", configs),

@@ -101,6 +101,7 @@ class _Spec:
     style: Style
     always: bool = True
     find: Find | None = None
+    asked: bool = False  # also shown where a measurement says why it has no value
 
 
 def _source(found: Measurement) -> str:
@@ -206,6 +207,28 @@ SPECS: tuple[_Spec, ...] = (
     _Spec("stall_2_share", "  share of warp time", "stalls", "percent", always=False, find=_stall(1, 1)),
     _Spec("stall_3", "stall reason 3", "stalls", "text", find=_stall(2, 0)),
     _Spec("stall_3_share", "  share of warp time", "stalls", "percent", always=False, find=_stall(2, 1)),
+    *(
+        _Spec(key, label, "timeline", style, always=False, asked=True)
+        for key, label, style in (
+            ("timeline_launches", "launches", "count"),
+            ("timeline_kernels", "kernels", "count"),
+            ("kernel_duration", "kernel time per GEMM", "seconds"),
+            ("kernel_time", "kernel time", "seconds"),
+            ("gap_time", "gaps between kernels", "seconds"),
+            ("copies", "copies", "count"),
+            ("copy_bytes", "bytes copied", "bytes"),
+            ("copy_time", "copy time", "seconds"),
+            ("api_time", "API time", "seconds"),
+            ("range_time", "range on the host", "seconds"),
+            ("range_overlap", "GPU busy in the range", "percent"),
+            ("replayed_kernel_duration", "kernel time in replays", "seconds"),
+            ("replay_agreement", "replays, kernels / events", "percent"),
+        )
+    ),
+    *(
+        _Spec(f"{tool}_errors", f"{tool} errors", "sanitizer", "count", always=False, asked=True)
+        for tool in ("memcheck", "racecheck", "initcheck", "synccheck")
+    ),
 )
 """Every line of the card, in the order shown; lines with `always=False` appear only where a value exists."""
 
@@ -290,9 +313,15 @@ def build(records: Sequence[Record], order: Mapping[str, int] | None = None) -> 
         if order is not None:
             members.sort(key=lambda record: order.get(record.case.variant, len(order)))
         lines = [_line(spec, members) for spec in SPECS]
-        ran = any(record.outcome == "ok" for record in members)
+        ran = problem.known and any(record.outcome == "ok" for record in members)
         required = {spec.key for spec in SPECS if spec.always and (ran or spec.key == "outcome")}
-        shown = [line for line in lines if line.key in required or any(c.value is not None for c in line.cells)]
+        shown = [
+            line
+            for spec, line in zip(SPECS, lines, strict=True)
+            if spec.key in required
+            or any(cell.value is not None for cell in line.cells)
+            or (spec.asked and any(record.get(spec.key) is not None for record in members))
+        ]
         columns = tuple(Column(title, record) for title, record in zip(_titles(members), members, strict=True))
         blocks.append(Block(problem, machine, columns, tuple(shown)))
     return tuple(blocks)

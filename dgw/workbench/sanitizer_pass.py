@@ -161,13 +161,13 @@ class SanitizerPass:
 
     def _found(self, key: str, case: _Case) -> Found:
         errors = [defect for defect in case.defects if defect.severity == "error"]
-        flags = [f"sanitizer: {sanitizer.sentence(found)}" for found in case.defects if found.severity == "warning"]
+        flags = [f"sanitizer: {found.sentence}" for found in case.defects if found.severity == "warning"]
         return Found(
             key,
             tuple(case.measurements),
             (*case.flags, *flags),
             tuple(case.defects),
             outcome="wrong" if errors else None,
-            reason=sanitizer.sentence(errors[0]) if errors else "",
+            reason=errors[0].sentence if errors else "",
             files=tuple((log, "log", log.name) for log in case.logs),
         )

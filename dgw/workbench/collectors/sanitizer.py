@@ -296,18 +296,6 @@ def _together(findings: Iterable[_Finding]) -> list[Defect]:
     ]
 
 
-def sentence(defect: Defect) -> str:
-    """A defect in one line: what, where, how often, and who did it first."""
-    where = " in ".join(part for part in (f" at {defect.place}" if defect.place else "", defect.kernel) if part)
-    where = where if where.startswith(" ") or not where else f" in {where}"
-    times = "once" if defect.count == 1 else f"{defect.count} times"
-    text = f"{defect.tool}: {defect.kind}{where}, {times}"
-    if defect.thread:
-        text += f", first by thread {','.join(map(str, defect.thread))} of block {','.join(map(str, defect.block))}"
-    first = defect.detail.partition("; ")[0]
-    return f"{text}; {first}" if first else text
-
-
 def measurement(tool: str, found: Examination | None, reason: str = "", version: str = "") -> Measurement:
     """`<tool>_errors`: how often `tool` found something wrong, or why it gave no verdict."""
     protocol = f"compute-sanitizer/1 {version}".strip()

@@ -84,6 +84,11 @@ def artifact_rows(record_id: int, artifacts: Sequence[Artifact]) -> list[dict[st
     ]
 
 
+def case_of(body: str) -> Case:
+    """The case in the body of a record."""
+    return msgspec.json.decode(body, type=Body).case
+
+
 def measurement(row: Mapping[str, Any]) -> Measurement:
     """A measurement from its row."""
     return Measurement(

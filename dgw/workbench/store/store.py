@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dgw.errors import StoreError
-from dgw.model import Environment, Noun, Record, Run
+from dgw.model import Case, Environment, Noun, Record, Run
 from dgw.workbench.store import rows
 from dgw.workbench.store.artifacts import ArtifactFolder
 from dgw.workbench.store.engine import open_engine, shown, store_url, translated
@@ -129,6 +129,21 @@ class Store:
                 query = select(table).where(part, table.c.outcome == "ok").order_by(table.c.id)
                 for record in _assembled(connection, query):
                     found[record.resume_key] = record
+        return found
+
+    def cases(self, keys: Iterable[str]) -> dict[str, Case]:
+        """The case of each key of which there is a record in any run."""
+        from sqlalchemy import select
+
+        from dgw.workbench.store.schema import record as table
+
+        wanted = sorted(set(keys))
+        found: dict[str, Case] = {}
+        with translated(self._url), self._reading() as connection:
+            for start in range(0, len(wanted), 500):
+                part = table.c.case_key.in_(wanted[start : start + 500])
+                query = select(table.c.case_key, table.c.body).where(part).order_by(table.c.id)
+                found |= {row.case_key: rows.case_of(row.body) for row in connection.execute(query)}
         return found
 
     def prune(self, keep: int) -> Pruned:
