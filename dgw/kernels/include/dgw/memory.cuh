@@ -99,6 +99,10 @@ __device__ __forceinline__ void load_shared(u32* words, u32 address) {
                      : "memory");
 }
 
+__device__ __forceinline__ void load_shared_word(u32& word, u32 address) {
+    asm volatile("ld.volatile.shared.b32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
+}
+
 template <int BYTES>
 __device__ __forceinline__ void store_shared(u32 address, const u32* words) {
     static_assert(BYTES == 16 || BYTES == 8, "shared memory is accessed in 16 or 8 bytes");

@@ -1,0 +1,125 @@
+"""What the tensor-core stages share: CTA and warp tiles, pipeline stages, shared memory, registers, refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dgw.kernels import declaring
+from dgw.model import Config, Device, Problem, Tunable
+
+INPUTS = ("f16", "bf16", "tf32")
+OUTPUTS = ("f16", "bf16", "f32")
+REGISTERS = 65536
+STEP_BYTES = 32  # depth of one mma.sync
+MOST_SUMS = 128  # accumulators of a thread beside which two sets of fragments fit into 255 registers
+
+SPACE = (
+    Tunable(name="BM", default=128, values=(64, 128, 256), meaning="rows of D a CTA computes"),
+    Tunable(name="BN", default=256, values=(64, 128, 256), meaning="columns of D a CTA computes"),
+    Tunable(name="BK", default=32, values=(16, 32, 64, 128), meaning="k depth of a shared-memory tile"),
+    Tunable(name="WM", default=64, values=(16, 32, 64), meaning="rows of D a warp computes"),
+    Tunable(name="WN", default=64, values=(32, 64), meaning="columns of D a warp computes"),
+    Tunable(name="STAGES", default=4, values=(2, 3, 4, 5), meaning="tiles of each operand in shared memory"),
+    Tunable(name="GROUP_M", default=8, values=(1, 2, 4, 8, 16), meaning="rows of tiles that blocks take together"),
+)
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """What the tunables mean for one problem. Sizes in elements unless said otherwise."""
+
+    bm: int
+    bn: int
+    bk: int
+    wm: int
+    wn: int
+    stages: int
+    element_bytes: int
+    a_k_major: bool
+    b_k_major: bool
+
+    @classmethod
+    def of(cls, problem: Problem, config: Config) -> Tiling:
+        """The tiling that `config` asks for."""
+        bm, bn, bk, wm, wn, stages = (
+            declaring.integer(config, name) for name in ("BM", "BN", "BK", "WM", "WN", "STAGES")
+        )
+        return cls(
+            bm=bm,
+            bn=bn,
+            bk=bk,
+            wm=wm,
+            wn=wn,
+            stages=stages,
+            element_bytes=declaring.element_bytes(problem.a.dtype),
+            a_k_major=declaring.k_major(problem, "a"),
+            b_k_major=declaring.k_major(problem, "b"),
+        )
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return 32 * (self.bm // self.wm) * (self.bn // self.wn)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory for the tiles of all stages."""
+        return (self.bm + self.bn) * self.bk * self.element_bytes * self.stages
+
+    def registers(self) -> int:
+        """Registers a thread needs at least: sums, two sets of fragments, and 40 for addresses and values in use."""
+        return self.wm * self.wn // 32 + 2 * (self.wm // 4 + self.wn // 4) + 40
+
+    def min_blocks(self) -> int:
+        """Blocks an SM shall hold at least, so that the compiler caps registers without spilling."""
+        return max(1, min(8, REGISTERS // (self.threads * self.registers())))
+
+    def refuses(self) -> str | None:
+        """Why the sizes do not fit together."""
+        if self.bm % self.wm or self.bn % self.wn:
+            return f"BM={self.bm} must be a multiple of WM={self.wm}, and BN={self.bn} of WN={self.wn}"
+        if self.wm % 16 or self.wn % 32:
+            return f"WM={self.wm} must be a multiple of 16, and WN={self.wn} of 32"
+        if self.wm * self.wn // 32 > MOST_SUMS:
+            return f"WM x WN = {self.wm}x{self.wn} needs {self.wm * self.wn // 32} sums a thread; {MOST_SUMS} fit"
+        steps = self.bk * self.element_bytes // STEP_BYTES
+        if steps < 2:
+            least = 2 * STEP_BYTES // self.element_bytes
+            return f"BK={self.bk} is one step of the tensor cores, but the pipeline needs two: BK={least}"
+        if self.stages < 2:
+            return f"STAGES={self.stages} leaves no tile to copy into; at least 2 are needed"
+        elements = 16 // self.element_bytes
+        for name, extent, along_k in (("a", self.bm, self.a_k_major), ("b", self.bn, self.b_k_major)):
+            in_row = (self.bk if along_k else extent) // elements
+            if extent * self.bk // elements % self.threads or self.threads % in_row:
+                return (
+                    f"the {extent}x{self.bk} tile of {name} cannot be copied "
+                    f"in whole accesses by {self.threads} threads"
+                )
+        return None
+
+
+def refuses(problem: Problem, config: Config, device: Device, outputs: Iterable[str] = OUTPUTS) -> str | None:
+    """Why the tensor-core stages cannot run `problem` with `config` on `device`; says nothing of epilogues."""
+    found = declaring.refuses_problem(problem, INPUTS, outputs)
+    found = found or declaring.not_powers_of_two(config, ("BM", "BN", "BK", "WM", "WN", "GROUP_M"))
+    if found:
+        return found
+    tiling = Tiling.of(problem, config)
+    found = tiling.refuses()
+    return found or declaring.refuses_launch(
+        tiling.threads, tiling.shared_bytes, declaring.tiles(problem, tiling.bm, tiling.bn), device
+    )
+
+
+def defines(problem: Problem, config: Config) -> Config:
+    """The defines that every tensor-core stage takes. Operands aligned to less than 4 bytes go through registers."""
+    tiling = Tiling.of(problem, config)
+    found = {name: config[name] for name in ("BM", "BN", "BK", "WM", "WN", "STAGES", "GROUP_M")}
+    found |= declaring.operand_defines(problem)
+    narrowest = min(int(found["VEC_A"]), int(found["VEC_B"])) * tiling.element_bytes
+    return found | {
+        "MIN_BLOCKS": tiling.min_blocks() if narrowest == 16 else 1,
+        "ASYNC": "true" if narrowest >= 4 else "false",
+    }
