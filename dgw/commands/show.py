@@ -11,7 +11,7 @@ import typer
 from dgw.commands import options
 from dgw.commands.console import colour, say, width
 from dgw.errors import UsageError
-from dgw.model import Case, Device, Launch, Variant
+from dgw.model import Case, Device, Launch, Plan, Variant
 
 if TYPE_CHECKING:
     from dgw.toolchain.build import Build
@@ -112,10 +112,13 @@ def _builds(variant: Variant, case: Case, device: Device) -> list[tuple[Launch, 
     from dgw.commands.session import cache_folder
     from dgw.toolchain.build import build
     from dgw.toolchain.cache import CompileCache
+    from dgw.toolchain.launches import complete
 
     cache = CompileCache(cache_folder())
-    launches = _launches(variant, case, device)
-    return [(one, build(one.source, variant.root, variant.includes, device.arch, cache)) for one in launches]
+    plan = Plan(steps=tuple(_launches(variant, case, device)))
+    sources = dict.fromkeys(launch.source for launch in plan.launches)
+    builds = {source: build(source, variant.root, variant.includes, device.arch, cache) for source in sources}
+    return [(launch, builds[launch.source]) for launch in complete(plan, builds).launches]
 
 
 def _sources(variant: Variant, case: Case, device: Device) -> str:

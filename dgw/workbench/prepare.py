@@ -13,6 +13,7 @@ from dgw.errors import CompileError, DgwError
 from dgw.model import Case, Device, Environment, Outcome, Plan, Record, Source, Variant, digest
 from dgw.toolchain.build import Build, Request, build, build_many
 from dgw.toolchain.cache import CompileCache
+from dgw.toolchain.launches import complete, too_large
 from dgw.workbench.collectors import static
 from dgw.workbench.environment import host_environment
 from dgw.workbench.protocol import PROTOCOL
@@ -62,7 +63,8 @@ def prepare(
     except Exception as error:
         return stopped("launch-failed", f"the declaration of {variant.id} raised {type(error).__name__}: {error}")
     if plan is None:
-        record = Record(case=case, outcome="ok", environment=environment, measurements=known)
+        flags = variant.warns(case.problem, case.config, device)
+        record = Record(case=case, outcome="ok", environment=environment, measurements=known, flags=flags)
         key = resume_key(case, (), None, device, environment)
         return Prepared(msgspec.structs.replace(record, resume_key=key), variant)
     try:
@@ -70,6 +72,9 @@ def prepare(
             source: build(source, variant.root, variant.includes, device.arch, cache)
             for source in dict.fromkeys(launch.source for launch in plan.launches)
         }
+        plan = complete(plan, builds)
+        if reason := too_large(plan, device):
+            return stopped("refused", reason, plan)
         known = (*known, *static.plan_measurements(plan, builds, device))
         if instruction_mix:
             known = (*known, static.instruction_mix(plan, builds))
@@ -83,7 +88,7 @@ def prepare(
         environment=environment,
         plan=plan,
         measurements=known,
-        flags=static.remarks(builds.values()),
+        flags=(*static.remarks(builds.values()), *variant.warns(case.problem, case.config, device)),
         resume_key=resume_key(case, [b.code_hash for b in builds.values()], plan, device, environment),
     )
     return Prepared(record, variant, plan, builds)
