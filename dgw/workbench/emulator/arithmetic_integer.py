@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dgw.workbench.emulator.elementwise import INTEGERS, NUMPY, elementwise
 from dgw.workbench.emulator.operation import Operation, check_modifiers, type_of, unknown

@@ -20,8 +20,10 @@ from dgw.workbench.emulator.ptx.operands import TYPE_BITS
 from dgw.workbench.emulator.spaces import Site
 
 Array = Any  # a NumPy array
-_WORDS = frozenset("relaxed acquire release acq_rel cta cluster gpu sys noftz L2::cache_hint".split())
-_TYPES = frozenset("b16 b32 u32 s32 b64 u64 s64 f32 f64 f16 f16x2 bf16 bf16x2".split())
+_WORDS = frozenset(
+    {"relaxed", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "sys", "noftz", "L2::cache_hint"}
+)
+_TYPES = frozenset({"b16", "b32", "u32", "s32", "b64", "u64", "s64", "f32", "f64", "f16", "f16x2", "bf16", "bf16x2"})
 
 
 def _increment(old: Array, limit: Array) -> Array:

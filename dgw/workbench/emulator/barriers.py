@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dgw.workbench.emulator.operation import malformed, unknown
+from dgw.workbench.emulator.operation import Operation, Thunk, malformed, unknown
 from dgw.workbench.emulator.ptx.module import Instruction
 from dgw.workbench.emulator.ptx.operands import Immediate, Not, Operand, Register
 from dgw.workbench.emulator.state import WARP
 
 if TYPE_CHECKING:
     from dgw.workbench.emulator.engine import Engine
+    from dgw.workbench.emulator.group import Group
 
 Array = Any  # a NumPy array
 BARRIERS = 16
@@ -34,12 +35,14 @@ class Barriers:
         self.number = np.zeros(lanes.count, dtype=np.int64)
         self.count = np.zeros(lanes.count, dtype=np.int64)
         self.votes = np.zeros(lanes.count, dtype=np.bool_)
+        self.given: dict[tuple[int, int], Array] = {}  # what arriving warps knew, by CTA and barrier
         self.arrivals = np.zeros((len(lanes.ctas), BARRIERS, lanes.warps_per_cta), dtype=np.int64)
 
     def reset(self) -> None:
         """Nobody waits."""
         self.at.fill(-1)
         self.arrivals.fill(0)
+        self.given.clear()
 
     def value(self, operand: Operand) -> Array:
         """An integer operand in every lane."""
@@ -61,13 +64,19 @@ class Barriers:
             assert isinstance(register, Register)
             self.votes[mask] = (self.engine.predicate(register) ^ isinstance(vote, Not))[mask]
 
-    def arrive(self, number: Operand, count: Operand, mask: NDArray[np.bool_]) -> None:
-        """`bar.arrive`: the warps of `mask` arrive and go on."""
-        lanes = self.engine.lanes
-        chosen = np.nonzero(mask.reshape(lanes.warps, WARP).any(axis=1))[0]
+    def arrive(self, index: int, number: Operand, count: Operand, mask: NDArray[np.bool_]) -> None:
+        """`bar.arrive` at instruction `index`: the warps of `mask` arrive and go on."""
+        engine, lanes = self.engine, self.engine.lanes
+        arriving = mask.reshape(-1, lanes.warps, WARP)[0].any(axis=1)
         ids = self.value(number).reshape(lanes.warps, WARP).max(axis=1) % BARRIERS
-        for warp in chosen:
-            self.arrivals[warp // lanes.warps_per_cta, ids[warp], warp % lanes.warps_per_cta] += 1
+        for warp in np.nonzero(arriving)[0]:
+            cta, barrier = int(warp) // lanes.warps_per_cta, int(ids[warp])
+            self.arrivals[cta, barrier, warp % lanes.warps_per_cta] += 1
+            knowledge = engine.shared.arrive(int(warp))
+            old = self.given.get((cta, barrier))
+            self.given[cta, barrier] = knowledge if old is None else np.maximum(old, knowledge)
+        if engine.observer is not None:
+            engine.observer.barrier(index, int(arriving.sum()))
 
     def release(self) -> NDArray[np.bool_] | None:
         """The lanes whose barrier is complete, or None; orders memory among their warps."""
@@ -76,7 +85,7 @@ class Barriers:
         if not waiting.any():
             return None
         released = np.zeros(lanes.count, dtype=np.bool_)
-        arrived = np.zeros(lanes.warps, dtype=np.bool_)
+        given: dict[int, Array] = {}
         per = lanes.per_cta
         for cta in np.unique(lanes.cta[waiting]):
             span = slice(int(cta) * per, (int(cta) + 1) * per)
@@ -84,14 +93,12 @@ class Barriers:
                 members = waiting[span] & (self.number[span] == number)
                 if self._complete(int(cta), int(number), members, span):
                     released[span] |= members
-                    warps = members.reshape(-1, WARP).any(axis=1)
-                    arrived[int(cta) * len(warps) : (int(cta) + 1) * len(warps)] |= warps | (
-                        self.arrivals[cta, number] > 0
-                    )
+                    if (int(cta), int(number)) in self.given:
+                        given[int(cta)] = self.given.pop((int(cta), int(number)))
                     self.arrivals[cta, number] = np.maximum(self.arrivals[cta, number] - 1, 0)
         if not released.any():
             return None
-        self._finish(released, arrived)
+        self._finish(released, given)
         return released
 
     def _complete(self, cta: int, number: int, members: Array, span: slice) -> bool:
@@ -102,14 +109,14 @@ class Barriers:
         warps = int(members.reshape(-1, WARP).any(axis=1).sum()) + int((self.arrivals[cta, number] > 0).sum())
         return warps * WARP >= int(counts.max())
 
-    def _finish(self, released: NDArray[np.bool_], arrived: NDArray[np.bool_]) -> None:
+    def _finish(self, released: NDArray[np.bool_], given: dict[int, Array]) -> None:
         engine, lanes = self.engine, self.engine.lanes
         self._report(released)
         self._reduce(released)
         waiting = released.reshape(lanes.warps, WARP).any(axis=1)
         running = engine.alive.reshape(lanes.warps, WARP).any(axis=1)
         everyone = bool((waiting | ~running).all())
-        engine.shared.barrier(arrived, waiting, everyone)
+        engine.shared.barrier(waiting, everyone, given)
         if engine.observer is not None:
             for index in np.unique(self.at[released]):
                 at = (released & (self.at == index)).reshape(lanes.warps, WARP).any(axis=1)
@@ -159,6 +166,30 @@ class Barriers:
             members = np.nonzero(self.at == index)[0]
             message = f"{len(members)} threads wait for barrier {int(self.number[members[0]])} and nobody can go on"
             engine.findings.add("deadlock", message, int(index), lanes, members)
+
+
+def decode_arrive(instruction: Instruction) -> Operation:
+    """bar.arrive: arrives at a barrier and goes on."""
+    words = [word for word in instruction.modifiers if word not in ("cta", "aligned")]
+    operands = instruction.operands
+    if words != ["arrive"] or len(operands) != 2 or not all(isinstance(o, Immediate | Register) for o in operands):
+        raise unknown(instruction)
+
+    def build(group: Group) -> Thunk:
+        barriers, mask = group.engine.barriers, group.mask
+        everyone = np.ones(group.lanes.count, dtype=np.bool_)
+
+        def run() -> None:
+            for operation in group.operations:
+                number, count = operation.instruction.operands
+                barriers.arrive(operation.index, number, count, everyone if mask is None else mask)
+
+        return group.finish(run)
+
+    reads = tuple(operand for operand in operands if isinstance(operand, Register))
+    return Operation(
+        instruction, (), reads, build, "arrive", False, loads="generic", stores="generic", ordered=True
+    )  # fmt: skip
 
 
 def barrier_operands(instruction: Instruction) -> tuple[Operand, Operand | None, Operand | None]:

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dgw.workbench.emulator.elementwise import NUMPY, elementwise, immediate
 from dgw.workbench.emulator.operation import Operation, check_modifiers, expect, type_of, unknown

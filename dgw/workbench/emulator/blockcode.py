@@ -81,13 +81,13 @@ def _without_repeats(
         if reads != operation.reads:
             operation = _with_reads(operation, reads)
         repeat = None
-        if operation.pure and operation.instruction.guard is None and operation.writes:
-            if all(w is not None and writers[w] == 1 for w in operation.writes):
-                key = (operation.key, tuple(_identity(read, version) for read in reads))
-                repeat = values.get(key)
-                if repeat is None or any(w in keep for w in operation.writes):
-                    values.setdefault(key, operation.writes)
-                    repeat = None
+        single = operation.writes and all(w is not None and writers[w] == 1 for w in operation.writes)
+        if single and operation.pure and operation.instruction.guard is None:
+            key = (operation.key, tuple(_identity(read, version) for read in reads))
+            repeat = values.get(key)
+            if repeat is None or any(w in keep for w in operation.writes):
+                values.setdefault(key, operation.writes)
+                repeat = None
         if repeat is not None:
             for write, other in zip(operation.writes, repeat, strict=True):
                 if write is not None and other is not None:

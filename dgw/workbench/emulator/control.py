@@ -109,7 +109,7 @@ class Control:
         if count is not None or vote is not None or isinstance(number, Register) or self.barriers.arrivals.any():
             return False
         everyone = np.ones(self.lanes.warps, dtype=np.bool_)
-        self.engine.shared.barrier(everyone, everyone, True)
+        self.engine.shared.barrier(everyone, True)
         if self.engine.observer is not None:
             self.engine.observer.barrier(block.last - 1, self.lanes.warps)
         return True

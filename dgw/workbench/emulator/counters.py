@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
-import numpy.typing as npt
 
 from dgw.workbench.emulator.costs import (
     LINE_BYTES,
@@ -48,16 +47,26 @@ class Column(IntEnum):
 
 
 @dataclass
-class _Pattern:
-    """Costs of one pattern: `costs` maps a space to int64 [n, columns]; `reach` are the sectors it touches.
+class _Part:
+    """Costs of one instruction with one set of addresses: `costs` maps a space to int64 [columns].
 
-    `reach` holds (warp group of a CTA, sector) relative to the line of the first active address.
+    `reach` are the sectors that it touches: (CTA << 44, sector relative to the line of the address `anchor`) of each
+    distinct one; `anchor` is the place of the first active address among the instruction's.
     """
 
-    instructions: npt.NDArray[np.intp]
+    instruction: int
     costs: dict[str, Ints]
     reach: tuple[Ints, Ints] | None
     anchor: int
+    count: int = 0
+
+
+@dataclass
+class _Pattern:
+    """The parts of a group of instructions, and how often the group came since it was last added up."""
+
+    parts: list[_Part]
+    reaches: bool
     count: int = 0
 
 
@@ -77,6 +86,7 @@ class Counters:
         self._blocks: dict[tuple[int, int], int] = {}
         self._totals: dict[str, Ints] = {}
         self._patterns: dict[Hashable, _Pattern] = {}
+        self._parts: dict[Hashable, _Part] = {}
         self._touched: dict[str, list[Ints]] = {}
         self._kept = 0
         self._warps_per_cta = 1
@@ -116,19 +126,39 @@ class Counters:
             if len(self._patterns) >= PATTERNS_KEPT:
                 self._fold_patterns()
                 self._patterns.clear()
-            found = self._patterns[access.pattern] = _measure(access, self._warps_per_cta)
+                self._parts.clear()
+            found = self._patterns[access.pattern] = self._recognise(access)
         found.count += 1
-        if found.reach is not None:
+        if found.reaches:
             self._touch(access, found)
+
+    def _recognise(self, access: Access) -> _Pattern:
+        """The parts of a pattern: instructions whose addresses were seen before, relative to their line, are known."""
+        addresses, sources = access.addresses, access.sources
+        mask = np.broadcast_to(access.mask, addresses.shape)
+        reading = mask if access.source_mask is None else np.broadcast_to(access.source_mask, addresses.shape) & mask
+        parts = []
+        for row, info in enumerate(access.instructions):
+            event = _Event(info, access.space, addresses[row], mask[row])
+            if sources is not None:
+                event.sources, event.reading = sources[row], reading[row]
+            key = event.key()
+            part = self._parts.get(key)
+            if part is None:
+                part = self._parts[key] = event.measure(self._warps_per_cta)
+            parts.append(part)
+        return _Pattern(parts, any(part.reach is not None for part in parts))
 
     def _touch(self, access: Access, found: _Pattern) -> None:
         """Remember which sectors the CTAs of the batch touched, each CTA apart."""
-        assert found.reach is not None
-        cta, sector = found.reach
         addresses = access.addresses if access.sources is None else access.sources
-        base = int(addresses.flat[found.anchor]) // LINE_BYTES * (LINE_BYTES // SECTOR_BYTES)
-        self._touched.setdefault(_traffic(access), []).append(cta + (sector + base))
-        self._kept += len(sector)
+        touched = self._touched.setdefault(_traffic(access), [])
+        for row, part in zip(addresses, found.parts, strict=True):
+            if part.reach is not None:
+                cta, sector = part.reach
+                base = int(row.flat[part.anchor]) // LINE_BYTES * (LINE_BYTES // SECTOR_BYTES)
+                touched.append(cta + (sector + base))
+                self._kept += len(sector)
         if self._kept > SECTORS_KEPT:
             self._compact()
 
@@ -146,12 +176,16 @@ class Counters:
     def _fold_patterns(self) -> None:
         """Move what the patterns and blocks counted to the totals."""
         for found in self._patterns.values():
-            for space, costs in found.costs.items():
+            for part in found.parts:
+                part.count += found.count
+            found.count = 0
+        for part in self._parts.values():
+            for space, costs in part.costs.items():
                 total = self._totals.get(space)
                 if total is None:
                     total = self._totals[space] = np.zeros((len(self.instructions), len(Column)), dtype=np.int64)
-                np.add.at(total, found.instructions, costs * found.count)
-            found.count = 0
+                total[part.instruction] += costs * part.count
+            part.count = 0
         for (first, last), warps in self._blocks.items():
             self._executed[first:last] += warps
         self._blocks.clear()
@@ -190,84 +224,94 @@ def _traffic(access: Access) -> str:
     return "uncached" if past or {"cg", "cv", "cs"} & set(first.modifiers) else "cached"
 
 
-def _measure(access: Access, warps_per_cta: int) -> _Pattern:
-    """The cost of one execution of a group."""
-    addresses = access.addresses
-    n, warps = addresses.shape[:2]
-    mask = np.broadcast_to(access.mask, addresses.shape).reshape(-1, 32)
-    flat = np.where(mask, addresses.reshape(-1, 32), 0)
-    first = access.instructions[0]
-    indices = np.array([info.index for info in access.instructions], dtype=np.intp)
-    if first.kind == "cp.async":
-        return _measure_copy(access, flat, mask, indices, warps_per_cta)
-    if access.space == "shared":
-        cost = shared_cost(SHARED_KINDS[first.kind], first.width_bytes, flat, mask, first.matrices or 4)
-        return _Pattern(indices, {"shared": _shared_columns(cost, mask, first.width_bytes, n)}, None, 0)
-    if access.space not in ("global", "local"):  # constant memory has its own cache and no sectors
-        counts = np.zeros((n, len(Column)), dtype=np.int64)
-        counts[:, Column.REQUESTS] = mask.any(axis=1).reshape(n, warps).sum(axis=1)
-        return _Pattern(indices, {access.space: counts}, None, 0)
-    sectors = global_cost(first.width_bytes, flat, mask)
-    columns = {access.space: _global_columns(sectors, mask, n)}
-    if access.space == "local" or not mask.any():
-        return _Pattern(indices, columns, None, 0)
-    reach, anchor = _reach(flat, mask, first.width_bytes, n, warps, warps_per_cta)
-    return _Pattern(indices, columns, reach, anchor)
+@dataclass
+class _Event:
+    """One execution of one memory instruction by all warps of a batch: arrays [warps, 32]."""
+
+    info: InstructionInfo
+    space: str
+    addresses: Ints
+    mask: Mask
+    sources: Ints | None = None
+    reading: Mask | None = None
+
+    def key(self) -> Hashable:
+        """Equal keys cost the same: addresses relative to the line of the first active one, and the mask."""
+        relative = _relative(self.addresses, self.mask)
+        copied = () if self.sources is None or self.reading is None else (
+            _relative(self.sources, self.reading).tobytes(), self.reading.tobytes(),
+        )  # fmt: skip
+        return (self.info.index, self.space, self.mask.tobytes(), relative.tobytes(), *copied)
+
+    def measure(self, warps_per_cta: int) -> _Part:
+        """The cost of it."""
+        flat = np.where(self.mask, self.addresses, 0)
+        width = self.info.width_bytes
+        if self.info.kind == "cp.async":
+            return self._measure_copy(flat, warps_per_cta)
+        if self.space == "shared":
+            cost = shared_cost(SHARED_KINDS[self.info.kind], width, flat, self.mask, self.info.matrices or 4)
+            return _Part(self.info.index, {"shared": _shared_columns(cost, self.mask, width)}, None, 0)
+        if self.space not in ("global", "local"):  # constant memory has its own cache and no sectors
+            counts = np.zeros(len(Column), dtype=np.int64)
+            counts[Column.REQUESTS] = np.count_nonzero(self.mask.any(axis=1))
+            return _Part(self.info.index, {self.space: counts}, None, 0)
+        columns = {self.space: _global_columns(global_cost(width, flat, self.mask), self.mask)}
+        if self.space == "local" or not self.mask.any():
+            return _Part(self.info.index, columns, None, 0)
+        return _Part(self.info.index, columns, *_reach(flat, self.mask, width, warps_per_cta))
+
+    def _measure_copy(self, flat: Ints, warps_per_cta: int) -> _Part:
+        """A cp.async: wavefronts at its destination, sectors at its source."""
+        assert self.sources is not None
+        assert self.reading is not None
+        width, reading = self.info.width_bytes, self.reading
+        sources = np.where(reading, self.sources, 0)
+        if "cg" in self.info.modifiers:
+            cost = shared_cost("cp.async.cg", 16, flat, self.mask, sources=sources)
+            sectors = bypass_global_cost(sources, flat, reading)
+        else:
+            cost = shared_cost("cp.async.ca", width, flat, self.mask)
+            sectors = global_cost(width, sources, reading)
+        columns = {"shared": _shared_columns(cost, self.mask, width), "global": _global_columns(sectors, reading)}
+        if not reading.any():
+            return _Part(self.info.index, columns, None, 0)
+        return _Part(self.info.index, columns, *_reach(sources, reading, width, warps_per_cta))
 
 
-def _measure_copy(
-    access: Access, flat: Ints, mask: Mask, indices: npt.NDArray[np.intp], warps_per_cta: int
-) -> _Pattern:
-    """A cp.async: wavefronts at its destination, sectors at its source."""
-    first = access.instructions[0]
-    n, warps = access.addresses.shape[:2]
-    origin, reads = access.sources, access.source_mask
-    assert origin is not None
-    reading = mask if reads is None else np.broadcast_to(reads, origin.shape).reshape(-1, 32) & mask
-    sources = np.where(reading, origin.reshape(-1, 32), 0)
-    if "cg" in first.modifiers:
-        cost = shared_cost("cp.async.cg", 16, flat, mask, sources=sources)
-        sectors = bypass_global_cost(sources, flat, reading)
-    else:
-        cost = shared_cost("cp.async.ca", first.width_bytes, flat, mask)
-        sectors = global_cost(first.width_bytes, sources, reading)
-    columns = {
-        "shared": _shared_columns(cost, mask, first.width_bytes, n),
-        "global": _global_columns(sectors, reading, n),
-    }
-    if not reading.any():
-        return _Pattern(indices, columns, None, 0)
-    reach, anchor = _reach(sources, reading, first.width_bytes, n, warps, warps_per_cta)
-    return _Pattern(indices, columns, reach, anchor)
+def _relative(addresses: Ints, mask: Mask) -> Ints:
+    """Addresses from the line of the first active one on, 0 where masked off."""
+    first = int(addresses.flat[int(np.argmax(mask.ravel()))]) // LINE_BYTES * LINE_BYTES
+    return np.where(mask, addresses - first, 0)
 
 
-def _reach(flat: Ints, mask: Mask, width: int, n: int, warps: int, warps_per_cta: int) -> tuple[tuple[Ints, Ints], int]:
+def _reach(flat: Ints, mask: Mask, width: int, warps_per_cta: int) -> tuple[tuple[Ints, Ints], int]:
     """((CTA << 44, sector relative to the anchor's line) of each distinct sector, flat index of the anchor)."""
     anchor = int(np.argmax(mask.ravel()))
     base = int(flat.flat[anchor]) // LINE_BYTES * LINE_BYTES
-    cta = np.broadcast_to((np.arange(warps) // warps_per_cta)[None, :, None], (n, warps, 32)).reshape(-1, 32)
+    cta = np.broadcast_to((np.arange(len(flat)) // warps_per_cta)[:, None], flat.shape)
     ends = [(flat - base) // SECTOR_BYTES, (flat - base + width - 1) // SECTOR_BYTES]
     key = np.unique(np.concatenate([(cta[mask] << 44) + (end[mask] + (1 << 43)) for end in ends]))
     group = key >> 44 << 44
     return (group, key - group - (1 << 43)), anchor
 
 
-def _shared_columns(cost: SharedCost, mask: Mask, width: int, n: int) -> Ints:
+def _shared_columns(cost: SharedCost, mask: Mask, width: int) -> Ints:
     lanes = mask.sum(axis=1)
-    values = np.zeros((len(mask), len(Column)), dtype=np.int64)
-    values[:, Column.REQUESTS] = lanes > 0
-    values[:, Column.LANES] = lanes
-    values[:, Column.BYTES] = lanes * width
-    values[:, Column.WAVEFRONTS] = cost.wavefronts
-    values[:, Column.IDEAL] = cost.ideal
-    values[:, Column.CONFLICTS] = cost.conflicts
-    return np.asarray(values.reshape(n, -1, len(Column)).sum(axis=1), dtype=np.int64)
+    values = np.zeros(len(Column), dtype=np.int64)
+    values[Column.REQUESTS] = np.count_nonzero(lanes)
+    values[Column.LANES] = lanes.sum()
+    values[Column.BYTES] = lanes.sum() * width
+    values[Column.WAVEFRONTS] = cost.wavefronts.sum()
+    values[Column.IDEAL] = cost.ideal.sum()
+    values[Column.CONFLICTS] = cost.conflicts.sum()
+    return values
 
 
-def _global_columns(cost: GlobalCost, mask: Mask, n: int) -> Ints:
-    values = np.zeros((len(mask), len(Column)), dtype=np.int64)
-    values[:, Column.REQUESTS] = cost.requests
-    values[:, Column.LANES] = mask.sum(axis=1)
-    values[:, Column.BYTES] = cost.bytes
-    values[:, Column.SECTORS] = cost.sectors
-    return np.asarray(values.reshape(n, -1, len(Column)).sum(axis=1), dtype=np.int64)
+def _global_columns(cost: GlobalCost, mask: Mask) -> Ints:
+    values = np.zeros(len(Column), dtype=np.int64)
+    values[Column.REQUESTS] = cost.requests.sum()
+    values[Column.LANES] = np.count_nonzero(mask)
+    values[Column.BYTES] = cost.bytes.sum()
+    values[Column.SECTORS] = cost.sectors.sum()
+    return values

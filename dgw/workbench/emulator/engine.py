@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from dgw.workbench.emulator.ptx.operands import Register, Symbol
 from dgw.workbench.emulator.races import SharedSpace
 from dgw.workbench.emulator.spaces import GlobalSpace, WindowSpace
 from dgw.workbench.emulator.state import WARP, Lanes, Registers
+
+if TYPE_CHECKING:
+    from dgw.workbench.emulator.barriers import Barriers
 
 SHARED_STRIDE = 1024
 
@@ -51,6 +54,7 @@ class Engine:
         self._masked = Context(self, self.registers, lanes, program.rows, self.active)
         self._spaces = self._make_spaces(parameters)
         self.copies = AsyncCopies(self.shared, lanes)
+        self.barriers: Barriers  # set by whoever controls the lanes
         self.block_warps = np.zeros(len(kernel.blocks), dtype=np.int64)
 
     def _make_spaces(self, parameters: NDArray[np.uint8]) -> dict[str, GlobalSpace | WindowSpace]:

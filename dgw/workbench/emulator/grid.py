@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 
 from dgw.model import Config, Dim3
 from dgw.workbench.emulator.classes import Key, Tile, TileClass, Tiling, candidates, rounds
 from dgw.workbench.emulator.counters import Counters
+from dgw.workbench.emulator.machine import every_cta
 from dgw.workbench.emulator.observer import Finding
 from dgw.workbench.emulator.operands import Buffers, Writes
 
-BATCH_THREADS = 4096  # CTAs run together up to so many threads
 PROTOCOL = "emulator/1"
 
 Run = Callable[[Sequence[Dim3], Counters], Sequence[Finding]]
@@ -40,23 +39,14 @@ class Coverage:
         return f"{PROTOCOL} full grid of {self.grid} CTAs"
 
 
-def blocks_of(grid: Dim3) -> list[Dim3]:
-    """All blocks of a grid, x fastest, as the hardware numbers them."""
-    return [(x, y, z) for z, y, x in product(range(grid[2]), range(grid[1]), range(grid[0]))]
-
-
-def run_all(grid: Dim3, threads: int, run: Run, buffers: Buffers) -> Coverage:
-    """Run every block, several at a time."""
+def run_all(grid: Dim3, run: Run, buffers: Buffers) -> Coverage:
+    """Run every block."""
     problem = buffers.problem
     for item in range(problem.batch):
         buffers.fill((item, slice(0, problem.m), slice(0, problem.n)))
-    blocks = blocks_of(grid)
+    blocks = every_cta(grid)
     counters = Counters()
-    found = Coverage(len(blocks), [(counters, 1)])
-    size = max(1, BATCH_THREADS // threads)
-    for start in range(0, len(blocks), size):
-        found.findings += run(blocks[start : start + size], counters)
-    return found
+    return Coverage(len(blocks), [(counters, 1)], findings=list(run(blocks, counters)))
 
 
 def run_classes(
@@ -145,7 +135,7 @@ def _several_tiles_each(tiling: Tiling, grid: Dim3, run: Run, buffers: Buffers, 
     problem = tiling.problem
     for item in range(problem.batch):
         buffers.fill((item, slice(0, problem.m), slice(0, problem.n)))
-    blocks = blocks_of(grid)
+    blocks = every_cta(grid)
     first, last = Counters(), Counters()
     findings = [*run(blocks[:1], first)]
     many = writes.new_tiles(tiling.tile)

@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from dgw.workbench.emulator.operation import Operation, Source, Thunk
@@ -70,22 +69,18 @@ class Target:
         self.store = store
 
 
-def affine(rows: NDArray[np.int64]) -> tuple[int, ...] | None:
-    """Steps along each axis when `rows` is an arithmetic progression along every axis, else None."""
-    steps = []
-    for axis, size in enumerate(rows.shape):
-        if size == 1:
-            steps.append(0)
-            continue
-        first = np.take(rows, 0, axis=axis)
-        step = int((np.take(rows, 1, axis=axis) - first).flat[0])
-        expected = np.expand_dims(first, axis) + step * np.arange(size).reshape(
-            [-1 if a == axis else 1 for a in range(rows.ndim)]
-        )
-        if not np.array_equal(rows, expected):
-            return None
+def affine(rows: Sequence[int], shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Steps along each axis when `rows` (in C order) is an arithmetic progression along every axis, else None."""
+    first = rows[0]
+    steps: list[int] = []
+    span = 1
+    expected = [first]
+    for size in reversed(shape):
+        step = rows[span] - first if size > 1 else 0
+        expected = [start + place * step for place in range(size) for start in expected]
         steps.append(step)
-    return tuple(steps)
+        span *= size
+    return tuple(reversed(steps)) if expected == list(rows) else None
 
 
 class Group:
@@ -148,15 +143,17 @@ class Group:
 
     def _registers(self, registers: Sequence[Register], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Values:
         bits = register_class(registers[0].bits)
-        rows = np.array([self.context.rows.of(register) for register in registers], dtype=np.int64).reshape(shape)
-        base = self.context.registers.view(bits, dtype) if dtype.itemsize * 8 <= max(bits, 8) else None
-        if base is None:  # read wider than the register: zero-extended
+        row_of = self.context.rows.of
+        rows = [row_of(register) for register in registers]
+        if dtype.itemsize * 8 > max(bits, 8):  # read wider than the register: zero-extended
             narrow = self._registers(registers, shape, self.context.registers.arrays[bits].dtype)
             return narrow.map(lambda a: a.astype(dtype))
-        steps = affine(rows)
+        base = self.context.registers.view(bits, dtype)
+        steps = affine(rows, shape)
         if steps is None:
-            return Values(None, lambda: base[rows])
-        return Values(_strided(base, rows, steps))
+            places = np.array(rows, dtype=np.int64).reshape(shape)
+            return Values(None, lambda: base[places])
+        return Values(_strided(base, rows[0], shape, steps))
 
     def source(self, position: int, dtype: np.dtype[Any]) -> Values:
         """Read position `position` of every operation, as `dtype`."""
@@ -234,13 +231,14 @@ class Group:
         if len(kept) < len(registers):
             return self._partial_target(registers, shape, dtype)
         bits = register_class(kept[0].bits)
-        rows = np.array([self.context.rows.of(register) for register in kept], dtype=np.int64).reshape(shape)
+        rows = [self.context.rows.of(register) for register in kept]
         array = self.context.registers.arrays[bits]
         base = array if bits == 1 else array.view(_widened(dtype, array.itemsize))
-        steps = affine(rows)
+        steps = affine(rows, shape)
         if steps is None:
-            return Target(None, partial(_scatter, base, rows, mask))
-        view = _strided(base, rows, steps)
+            places = np.array(rows, dtype=np.int64).reshape(shape)
+            return Target(None, partial(_scatter, base, places, mask))
+        view = _strided(base, rows[0], shape, steps)
         if mask is None:
             return Target(view, partial(view.__setitem__, ...))
         return Target(view, partial(_copy_where, view, mask))
@@ -266,12 +264,11 @@ class Group:
 
     def apply(self, function: Callable[..., Any], sources: Sequence[Values], target: Target) -> Thunk:
         """A thunk that stores `function(*sources)`; a ufunc writes straight into the registers where it can."""
-        arrays = [source.array for source in sources]
         view, mask = target.view, self.mask
-        static = all(array is not None for array in arrays)
-        if isinstance(function, np.ufunc) and static and view is not None:
-            matching = all(array is not None and array.dtype == arrays[0].dtype for array in arrays)  # type: ignore[union-attr]
-            if matching and np.result_type(view.dtype) == _result(function, arrays):
+        arrays = [source.array for source in sources if source.array is not None]
+        if isinstance(function, np.ufunc) and view is not None and len(arrays) == len(sources):
+            dtypes = tuple(array.dtype for array in arrays)
+            if all(dtype == dtypes[0] for dtype in dtypes) and _result(function, dtypes) == view.dtype:
                 if mask is None:
                     return self.finish(partial(function, *arrays, out=view))
                 return self.finish(partial(function, *arrays, out=view, where=mask))
@@ -289,12 +286,20 @@ class Group:
         return f"Group({self.first.instruction.name} {self.shape})"
 
 
-def _result(function: np.ufunc, arrays: Sequence[Array | None]) -> np.dtype[Any]:
-    dtypes = [array.dtype for array in arrays if array is not None]
-    try:
-        return np.dtype(function.resolve_dtypes((*dtypes, None))[-1])
-    except TypeError:
-        return np.dtype(object)
+_RESULTS: dict[tuple[Any, ...], np.dtype[Any]] = {}
+
+
+def _result(function: np.ufunc, dtypes: tuple[np.dtype[Any], ...]) -> np.dtype[Any]:
+    """The type that a ufunc gives; object where it takes no such types."""
+    key = (function, dtypes)
+    found = _RESULTS.get(key)
+    if found is None:
+        try:
+            found = np.dtype(function.resolve_dtypes((*dtypes, None))[-1])
+        except TypeError:
+            found = np.dtype(object)
+        _RESULTS[key] = found
+    return found
 
 
 def _widened(dtype: np.dtype[Any], size: int) -> np.dtype[Any]:
@@ -304,10 +309,14 @@ def _widened(dtype: np.dtype[Any], size: int) -> np.dtype[Any]:
     return np.dtype(f"{'i' if dtype.kind == 'i' else 'u'}{size}")
 
 
-def _strided(base: Array, rows: NDArray[np.int64], steps: tuple[int, ...]) -> Array:
-    start = base[int(rows.flat[0])]
-    strides = tuple(step * base.strides[0] for step in steps)
-    return as_strided(start, shape=(*rows.shape, base.shape[1]), strides=(*strides, base.strides[1]))
+def _strided(base: Array, row: int, shape: tuple[int, ...], steps: tuple[int, ...]) -> Array:
+    """Rows of `base` [rows, lanes] from `row` on, `steps` rows apart along each axis: a view [*shape, lanes]."""
+    stride, inner = base.strides
+    owner = base if base.base is None else base.base
+    view: Array = np.ndarray(
+        (*shape, base.shape[1]), base.dtype, owner, row * stride, (*(step * stride for step in steps), inner)
+    )
+    return view
 
 
 def _copy_where(view: Array, mask: Array, value: Array) -> None:
@@ -322,21 +331,3 @@ def _scatter(base: Array, rows: NDArray[np.int64], mask: Array | None, value: Ar
     np.copyto(old, value, where=mask, casting="unsafe")
     base[rows] = old
 
-
-__all__ = [
-    "BOOL",
-    "F16",
-    "F32",
-    "F64",
-    "I16",
-    "I32",
-    "I64",
-    "U16",
-    "U32",
-    "U64",
-    "Context",
-    "Group",
-    "Immediate",
-    "Target",
-    "Values",
-]

@@ -17,8 +17,10 @@ from dgw.workbench.emulator import (
     tensor,
     warp,
 )
-from dgw.workbench.emulator.operation import Operation, unknown
+from dgw.workbench.emulator.barriers import barrier_operands, decode_arrive
+from dgw.workbench.emulator.operation import Operation, destination, unknown
 from dgw.workbench.emulator.ptx.module import Instruction
+from dgw.workbench.emulator.ptx.operands import Not, Register
 
 Decoder = Callable[[Instruction], Operation]
 
@@ -36,13 +38,22 @@ def _float(instruction: Instruction) -> Operation:
 
 
 def _control(instruction: Instruction) -> Operation:
-    """Instructions that end a block: the engine performs them."""
-    return Operation(instruction, (), (), lambda group: lambda: None, "control", False)
+    """Instructions that end a block: `control` performs them."""
+    operands = list(instruction.operands)
+    writes: tuple[Register | None, ...] = ()
+    if instruction.opcode in ("bar", "barrier"):
+        barrier_operands(instruction)
+        if "red" in instruction.modifiers:
+            writes = (destination(instruction, operands.pop(0)),)
+    reads = tuple(operand for operand in operands if isinstance(operand, Register | Not))
+    return Operation(instruction, writes, reads, lambda group: lambda: None, "control", False)
 
 
 def _barrier(instruction: Instruction) -> Operation:
     if instruction.modifiers[:2] == ("warp", "sync"):
         return warp.decode_warp_barrier(instruction)
+    if "arrive" in instruction.modifiers:
+        return decode_arrive(instruction)
     return _control(instruction)
 
 

@@ -86,7 +86,7 @@ class PlanRun:
                 return found
             self.buffers.poison_output()
             self.writes.clear()
-        return run_all(grid, threads, run, self.buffers)
+        return run_all(grid, run, self.buffers)
 
     def _parameters(self, launch: Launch) -> list[bytes]:
         def tensor_map(argument: TensorMap) -> bytes:

@@ -237,7 +237,7 @@ class _GenericAccess:
         for name, part, base in self._parts(pattern, first):
             self.announce(name, part, base)
             data = self.engine.space(name).load(part, base, self.site)
-            result = data if result is None else np.where(part.mask, data, result)
+            result = data if result is None or part.mask is None else np.where(part.mask, data, result)
         return result
 
     def store(self, pattern: Pattern, first: int, site: Site, data: Array) -> None:

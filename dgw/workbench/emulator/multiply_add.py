@@ -30,7 +30,8 @@ def build(group: Group) -> Thunk:
 
 def _kind(group: Group, position: int) -> str:
     narrow = group.engine.kernel.narrow_values
-    kinds = {narrow.get(register_of(operation.reads[position]), "") for operation in group.operations}
+    registers = [register_of(operation.reads[position]) for operation in group.operations]
+    kinds = {"" if register is None else narrow.get(register, "") for register in registers}
     if "" in kinds:
         return ""
     return "f16" if kinds == {"f16"} else "bf16"

@@ -264,10 +264,19 @@ class SharedSpace(WindowSpace):
         within = self.warp_clock[w] > entry.warp_clock[w]
         return np.where(w == v, within, across)
 
-    def barrier(self, arrived: Array, synced: Array, everyone: bool) -> None:
-        """Warps (bool [warps of the batch]) `arrived` at a barrier; those `synced` also waited for the others.
+    def arrive(self, warp: int) -> Array:
+        """A warp arrives at a barrier and goes on. Returns what it knows, to be given to those who wait there."""
+        per = self.lanes.warps_per_cta
+        cta, place = warp // per, warp % per
+        knowledge = self.known[cta, place].copy()
+        self.known = self.known.copy()
+        self.known[cta, place, place] += 1
+        return knowledge
 
-        `everyone`: all warps of all CTAs met, each CTA on its own.
+    def barrier(self, arrived: Array, everyone: bool, given: dict[int, Array] | None = None) -> None:
+        """Warps (bool [warps of the batch]) waited for each other at a barrier, each CTA on its own.
+
+        `everyone`: all warps of all CTAs met. `given`: per CTA, the knowledge of warps that arrived without waiting.
         """
         self.warp_clock = self.warp_clock + arrived
         if everyone:
@@ -280,9 +289,10 @@ class SharedSpace(WindowSpace):
         known = self.known.copy()
         for cta in np.unique(np.nonzero(arrived)[0] // per):
             here = np.nonzero(arrived[cta * per : (cta + 1) * per])[0]
-            wait = np.nonzero(synced[cta * per : (cta + 1) * per])[0]
             joined = known[cta, here].max(axis=0)
-            known[cta, wait] = np.maximum(known[cta, wait], joined)
+            if given is not None and int(cta) in given:
+                joined = np.maximum(joined, given[int(cta)])
+            known[cta, here] = np.maximum(known[cta, here], joined)
             known[cta, here, here] += 1
         self.known = known
         self._prune()

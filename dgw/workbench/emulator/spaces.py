@@ -9,7 +9,6 @@ from itertools import count
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dgw.workbench.emulator.addresses import Pattern
 from dgw.workbench.emulator.findings import Findings

@@ -92,4 +92,4 @@ class Registers:
             return array.view(dtype)
         if dtype.itemsize > array.itemsize:
             raise ValueError("a register is narrower than the type it is read as")
-        return array.view(dtype).reshape(*array.shape, -1)[..., 0]
+        return array.view(dtype)[:, :: array.itemsize // dtype.itemsize]

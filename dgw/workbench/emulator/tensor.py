@@ -110,7 +110,7 @@ def _form(instruction: Instruction) -> Form:
         (m == 16 and dense_k in _K.get(a, ()) and accumulator in _ACCUMULATORS[a] and result in _ACCUMULATORS[a])
         or (a == "f64" and (m, k) == (8, 4) and result == accumulator == "f64" and not sparse)
     )  # fmt: skip
-    if not known or (sparse and a in ("s4", "u4")):
+    if not known or (sparse and a not in ("f16", "bf16", "s8", "u8", "e4m3", "e5m2")):
         raise unknown(instruction)
     vector = {"f16": 2, "f64": 2}.get(accumulator, 4)
     return Form(m, k, a, b, accumulator, result, "satfinite" in words, sparse, vector)
