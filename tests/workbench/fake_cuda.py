@@ -3,6 +3,7 @@
 Kernels are Python functions by entry name. Device memory is host memory, so addresses can be read and written.
 """
 
+# ruff: noqa: N802, N815, E731 - the names are the driver's
 from __future__ import annotations
 
 import ctypes
@@ -61,16 +62,16 @@ class FakeCuda:
     _cuInit = _cuCtxSetCurrent = _cuStreamSynchronize = _cuEventSynchronize = lambda self, *_: None
     _cuGraphUpload = _cuGraphDestroy = _cuGraphExecDestroy = lambda self, *_: None
     _cuDeviceGet = _cuDevicePrimaryCtxRetain = lambda self, *_: 0
-    _cuStreamCreate = lambda self, flags: real.CUstream(7)  # noqa: E731
-    _cuDriverGetVersion = lambda self: 13000  # noqa: E731
-    _cuDeviceGetName = lambda self, length, device: b"NVIDIA H200\0\0"  # noqa: E731
-    _cuDeviceGetUuid = lambda self, device: real.CUuuid()  # noqa: E731
-    _cuGetErrorString = lambda self, code: b"as the fake says"  # noqa: E731
-    _cuMemGetInfo = lambda self: (OK, self.free, 2 * self.free)  # noqa: E731
-    _cuLibraryLoadData = lambda self, *_: "library"  # noqa: E731
-    _cuLibraryGetKernel = lambda self, library, name: name.decode()  # noqa: E731
-    _cuKernelGetFunction = lambda self, kernel: kernel  # noqa: E731
-    _cuGraphInstantiate = lambda self, graph, flags: graph  # noqa: E731
+    _cuStreamCreate = lambda self, flags: real.CUstream(7)
+    _cuDriverGetVersion = lambda self: 13000
+    _cuDeviceGetName = lambda self, length, device: b"NVIDIA H200\0\0"
+    _cuDeviceGetUuid = lambda self, device: real.CUuuid()
+    _cuGetErrorString = lambda self, code: b"as the fake says"
+    _cuMemGetInfo = lambda self: (OK, self.free, 2 * self.free)
+    _cuLibraryLoadData = lambda self, *_: "library"
+    _cuLibraryGetKernel = lambda self, library, name: name.decode()
+    _cuKernelGetFunction = lambda self, kernel: kernel
+    _cuGraphInstantiate = lambda self, graph, flags: graph
 
     def _cuCtxSynchronize(self) -> None:
         return None
@@ -180,8 +181,9 @@ def _compare(cuda: FakeCuda, parameters: list[int]) -> None:
     found = bounds.compare(problem, got, references.block_reference(problem))
     partials = memory(word(parameters[0] + 200), PARTIAL.itemsize).view(PARTIAL)
     row, col = found.worst[-2:]
-    partials[0] = (0, row * problem.n + col, found.error or 0, found.bound or 0, float(got[row, col]), 0, not found.passed,
-                   np.isnan(dtypes.widen(got)).sum(), 0, 0, 0)  # fmt: skip
+    unwritten = int(np.isnan(dtypes.widen(got)).sum())
+    worst = (0, row * problem.n + col, found.error or 0, found.bound or 0, float(got[row, col]), 0)
+    partials[0] = (*worst, not found.passed, unwritten, 0, 0, 0)
 
 
 DEVICE_KERNELS: dict[str, Kernel] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ import cuda.bindings.driver as api
 import pytest
 
 import dgw.workbench.device as package
+from dgw.workbench import environment
 from dgw.workbench.device import driver
 from dgw.workbench.device.context import Parameters
 from dgw.workbench.device.driver import CudaError, Driver
@@ -71,9 +73,7 @@ def test_enums_and_structures_have_the_members_that_are_used() -> None:
     config.attrs, config.numAttrs = [attribute], 1
     assert config.attrs[0].value.clusterDim.x == 2
     assert len(api.CUtensorMap().opaque) == 16
-    for name in ("MULTIPROCESSOR_COUNT", "L2_CACHE_SIZE", "CLOCK_RATE", "GLOBAL_MEMORY_BUS_WIDTH", "MEMORY_CLOCK_RATE",
-                 "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN", "RESERVED_SHARED_MEMORY_PER_BLOCK", "MAX_BLOCKS_PER_MULTIPROCESSOR",
-                 "MAX_REGISTERS_PER_MULTIPROCESSOR", "MAX_THREADS_PER_MULTIPROCESSOR"):  # fmt: skip
+    for name in re.findall(r'attribute\("(\w+)"\)', Path(environment.__file__).read_text(encoding="utf-8")):
         assert hasattr(api.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
 
 
