@@ -13,14 +13,15 @@ from dgw.errors import DgwError, Exit, UsageError, worst
 from dgw.model import Record
 from dgw.reports.notes import failure_text
 
+WARNINGS = 6
+"""Failures that are spelled out on standard error; the report has all of them."""
+
 
 def finish(session: Session, total: int, by_line: bool = False) -> None:
     """Print the report and leave with the exit code (typer.Exit)."""
     _report(session, by_line)
     code = exit_code(session)
-    for record in _faults(session.records):
-        warn(f"{record.case.variant} at {record.case.problem.shape}: {record.outcome}: {failure_text(record)}",
-             advice(record))  # fmt: skip
+    _warn_of_faults(session.records)
     for error in lost_counters(session):
         complain(error)
         code = worst([code, error.exit_code])
@@ -63,13 +64,17 @@ def _no_time(session: Session) -> str:
     return text
 
 
-def _faults(records: Sequence[Record]) -> list[Record]:
-    """The first record of every way to fail, so that many cases of one cause make one warning."""
+def _warn_of_faults(records: Sequence[Record]) -> None:
+    """A warning for the first case of every variant and way to fail; after some of them, how many more there are."""
     seen: dict[tuple[str, str], Record] = {}
     for record in records:
         if record.outcome not in ("ok", "refused"):
-            seen.setdefault((record.outcome, failure_text(record)), record)
-    return list(seen.values())
+            seen.setdefault((record.case.variant, record.outcome), record)
+    for record in list(seen.values())[:WARNINGS]:
+        where = f"{record.case.variant} at {record.case.problem.shape}"
+        warn(f"{where}: {record.outcome}: {failure_text(record)}", advice(record))
+    if len(seen) > WARNINGS:
+        warn(f"{len(seen) - WARNINGS} more kinds of failure are in the report")
 
 
 def lost_counters(session: Session) -> list[DgwError]:

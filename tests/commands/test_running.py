@@ -179,3 +179,10 @@ def test_a_kernel_of_ones_own_needs_no_name(dgw: Dgw, engine: Engine, tmp_path: 
     ended = dgw("profile", "--kernel", "fast.cu", *SHAPE)
     assert ended.code == 0, ended.err
     assert [case.variant for case in engine.seen] == ["mine/fast"]
+
+
+def test_failures_of_one_variant_and_kind_are_one_warning(dgw: Dgw, engine: Engine) -> None:
+    engine.outcomes["cuda/tiled"] = "crashed"
+    ended = dgw("profile", "-v", "tiled", "--shape", "8x8x8,16x16x16,32x32x32")
+    assert ended.err.count("warning: ") == 1
+    assert ended.out.count("crashed") >= 3
