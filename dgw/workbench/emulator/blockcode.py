@@ -9,7 +9,6 @@ from typing import Any
 from dgw.workbench.emulator.cfg import Block
 from dgw.workbench.emulator.group import Context, Group
 from dgw.workbench.emulator.kernel import Kernel
-from dgw.workbench.emulator.liveness import live_out
 from dgw.workbench.emulator.operation import Operation, Source, Thunk
 from dgw.workbench.emulator.ptx.operands import Not, Register
 from dgw.workbench.emulator.schedule import Arrangement, Rows, arrange, reads_of
@@ -23,7 +22,6 @@ class Program:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.rows = Rows(kernel.registers)
-        self._live = live_out(kernel.blocks, kernel.operations)
         self._arrangements: dict[int, list[Arrangement]] = {}
         hot = [b for b in kernel.blocks if b.depth and b.last - b.first >= HOT_SIZE]
         for block in sorted(hot, key=lambda b: (-b.depth, b.first - b.last)):
@@ -35,7 +33,7 @@ class Program:
         if found is None:
             last = block.last - (1 if block.terminator is not None else 0)
             operations = self.kernel.operations[block.first : last]
-            operations = _without_repeats(operations, self._live[block.number], block, self.kernel)
+            operations = _without_repeats(operations, self.kernel.live_out[block.number], block, self.kernel)
             found = arrange(operations)
             for arrangement in sorted(found, key=_weight):
                 self.rows.assign(arrangement)
@@ -50,11 +48,40 @@ def _weight(arrangement: Arrangement) -> tuple[int, int]:
 
 def compile_block(program: Program, block: Block, context: Context) -> list[Thunk]:
     """The thunks of a block bound to a context."""
-    return [_bind(Group(arrangement, context)) for arrangement in program.arrangements(block)]
+    groups = [Group(arrangement, context) for arrangement in program.arrangements(block)]
+    thunks = [group.first.build(group) for group in groups]
+    if not program.kernel.undefined:
+        return thunks
+    return [*_checks(program, block, context), *thunks, *_marks(program, block, context)]
 
 
-def _bind(group: Group) -> Thunk:
-    return group.first.build(group)
+def _checks(program: Program, block: Block, context: Context) -> list[Thunk]:
+    """Report reads of registers that no instruction has written in some lane."""
+    exposed = program.kernel.exposed.get(block.number, [])
+    written, active, engine = context.engine.written, context.active, context.engine
+
+    def check() -> None:
+        for register, index in exposed:
+            missing = ~written[register] if active is None else active & ~written[register]
+            if missing.any():
+                message = f"register {register.name} is read and nothing has been written to it"
+                lanes = missing.nonzero()[0]
+                engine.findings.add("uninitialised-register", message, index, engine.lanes, lanes)
+
+    return [check] if exposed else []
+
+
+def _marks(program: Program, block: Block, context: Context) -> list[Thunk]:
+    operations = program.kernel.operations[block.first : block.last]
+    writes = {w for operation in operations for w in operation.writes if w in program.kernel.undefined}
+    arrays = [context.engine.written[register] for register in writes if register is not None]
+    active = context.active
+
+    def mark() -> None:
+        for array in arrays:
+            array |= True if active is None else active
+
+    return [mark] if arrays else []
 
 
 def _without_repeats(

@@ -48,6 +48,7 @@ class Engine:
         self.registers = Registers(program.rows.total, lanes.count)
         self.active = np.zeros(lanes.count, dtype=np.bool_)
         self.alive = lanes.exists.copy()
+        self.written = {register: np.zeros(lanes.count, dtype=np.bool_) for register in kernel.undefined}
         self._specials: dict[tuple[str, Any], NDArray[Any]] = {}
         self._code: dict[tuple[int, bool], list[Thunk]] = {}
         self._plain = Context(self, self.registers, lanes, program.rows, None)
@@ -140,6 +141,8 @@ class Engine:
         for (name, dtype), array in self._specials.items():
             array[...] = self.lanes.special(name, self.shared_bytes, self.dynamic_bytes).astype(dtype)
         self.alive[...] = self.lanes.exists
+        for written in self.written.values():
+            written.fill(False)
         self.shared.reset()
         for name in ("local", "frame"):
             self._spaces[name].reset()  # type: ignore[union-attr]

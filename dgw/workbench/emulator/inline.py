@@ -98,9 +98,9 @@ class _Inliner:
         callers: tuple[str, ...],
     ) -> None:
         operands = list(call.operands)
-        returns = operands.pop(0).items if operands and isinstance(operands[0], Group) else ()
+        returns = _take_group(operands)
         target = operands.pop(0) if operands else None
-        given = operands.pop(0).items if operands and isinstance(operands[0], Group) else ()
+        given = _take_group(operands)
         if not isinstance(target, Symbol) or operands:
             raise at_line(f"`{call.text[:80]}` is an indirect call, which is not implemented", call.line)
         out = self.result.instructions
@@ -151,12 +151,18 @@ class _Inliner:
         return changed
 
 
+def _take_group(operands: list[Operand]) -> tuple[Operand, ...]:
+    first = operands[0] if operands else None
+    if not isinstance(first, Group):
+        return ()
+    del operands[0]
+    return first.items
+
+
 def _pairs(declared: list[Variable], given: tuple[Operand, ...], call: Instruction) -> list[tuple[Variable, Symbol]]:
     if len(declared) != len(given) or not all(isinstance(operand, Symbol) for operand in given):
         raise at_line(f"`{call.text[:80]}` does not match the function it calls", call.line)
-    return [
-        (variable, operand) for variable, operand in zip(declared, given, strict=True) if isinstance(operand, Symbol)
-    ]
+    return [(variable, name) for variable, name in zip(declared, given, strict=True) if isinstance(name, Symbol)]
 
 
 def _register(register: Register, names: _Names, registers: dict[Register, Register]) -> Register:

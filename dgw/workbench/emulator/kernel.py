@@ -8,7 +8,7 @@ from dgw.workbench.emulator.cfg import Block, blocks_of, schedule_order
 from dgw.workbench.emulator.errors import EmulatorError, at_line
 from dgw.workbench.emulator.inline import inline_calls
 from dgw.workbench.emulator.instruction_set import decode
-from dgw.workbench.emulator.liveness import narrow_values, undefined_registers
+from dgw.workbench.emulator.liveness import exposed_reads, live_ranges, narrow_values
 from dgw.workbench.emulator.observer import InstructionInfo
 from dgw.workbench.emulator.operation import Operation
 from dgw.workbench.emulator.ptx.module import Function, Module, Variable
@@ -51,7 +51,10 @@ class Kernel:
         self._lay_out()
         self.registers = self._registers()
         self.narrow_values = narrow_values(self.operations)
-        self.undefined = undefined_registers(self.operations)
+        self.live_in, self.live_out = live_ranges(self.blocks, self.operations)
+        # Registers that some path reads before anything writes them; usually none.
+        self.undefined = self.live_in[0] if self.blocks else set()
+        self.exposed = exposed_reads(self.blocks, self.operations, self.undefined)
         self.granule = self._granule()
 
     @classmethod
@@ -71,21 +74,20 @@ class Kernel:
                     space = "shared"
                 elif operation.kind and not space:
                     space = getattr(operation.detail, "space", "")
-                infos.append(
-                    InstructionInfo(
-                        index,
-                        instruction.opcode,
-                        instruction.modifiers,
-                        instruction.text,
-                        instruction.line,
-                        instruction.source,
-                        operation.kind,
-                        "param" if space == "frame" else space,
-                        operation.width,
-                        operation.matrices,
-                        block.number,
-                    )  # fmt: skip
+                info = InstructionInfo(
+                    index=index,
+                    opcode=instruction.opcode,
+                    modifiers=instruction.modifiers,
+                    text=instruction.text,
+                    line=instruction.line,
+                    source=instruction.source,
+                    kind=operation.kind,
+                    space="param" if space == "frame" else space,
+                    width_bytes=operation.width,
+                    matrices=operation.matrices,
+                    block=block.number,
                 )
+                infos.append(info)
         return tuple(infos)
 
     def _lay_out(self) -> None:

@@ -33,16 +33,31 @@ def _kind(operation: Operation) -> str:
     return ""
 
 
-def undefined_registers(operations: Sequence[Operation]) -> frozenset[Register]:
-    """Registers that are read and that no instruction writes."""
-    written = {register for operation in operations for register in operation.writes if register is not None}
-    return frozenset(
-        register for operation in operations for register in reads_of(operation) if register not in written
-    )
+def exposed_reads(
+    blocks: Sequence[Block], operations: Sequence[Operation], undefined: set[Register]
+) -> dict[int, list[tuple[Register, int]]]:
+    """Per block number, the reads (register, instruction) of `undefined` registers that no write in the block precedes.
+
+    A mov is no use: compilers copy undefined values along paths that never look at them.
+    """
+    found: dict[int, list[tuple[Register, int]]] = {}
+    if not undefined:
+        return found
+    for block in blocks:
+        seen: set[Register] = set()
+        for operation in operations[block.first : block.last]:
+            for register in reads_of(operation):
+                if register in undefined and register not in seen and operation.instruction.opcode != "mov":
+                    found.setdefault(block.number, []).append((register, operation.index))
+                    seen.add(register)
+            seen.update(register for register in operation.writes if register is not None)
+    return found
 
 
-def live_out(blocks: Sequence[Block], operations: Sequence[Operation]) -> list[set[Register]]:
-    """Per block, the registers that may be read after it."""
+def live_ranges(
+    blocks: Sequence[Block], operations: Sequence[Operation]
+) -> tuple[list[set[Register]], list[set[Register]]]:
+    """Per block, the registers whose values on entry may be read, and those whose values on exit may be."""
     number: dict[Register, int] = {}
     uses, defines = [], []
     for block in blocks:
@@ -76,7 +91,8 @@ def live_out(blocks: Sequence[Block], operations: Sequence[Operation]) -> list[s
                 out[block.number], live_in[block.number] = after, before
                 changed = True
     names = {bit: register for register, bit in number.items()}
-    return [{names[i] for i in _bits(word)} for word in out]
+    entry, leave = ([{names[i] for i in _bits(word)} for word in words] for words in (live_in, out))
+    return entry, leave
 
 
 def _bits(word: int) -> list[int]:

@@ -23,12 +23,11 @@ from dgw.workbench.emulator.state import WARP
 Array = Any  # a NumPy array
 
 SPACES = frozenset({"global", "shared", "local", "param", "const", "frame"})
-_HINTS = (
-    "weak volatile relaxed acquire release cta cluster gpu sys ca cg cs lu cv wb wt nc unified L2::64B L2::128B L2::256B "
-    "L2::cache_hint L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate "
-    "L2::evict_normal L2::evict_first L2::evict_last"
-)
-HINTS = frozenset(_HINTS.split())
+_CACHE = {"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc"}
+_LEVELS = {"L2::64B", "L2::128B", "L2::256B", "L2::cache_hint", "L1::no_allocate"}
+_EVICTIONS = {f"{level}::evict_{how}" for level in ("L1", "L2") for how in ("normal", "unchanged", "first", "last")}
+_ORDERS = {"weak", "volatile", "relaxed", "acquire", "release", "cta", "cluster", "gpu", "sys", "unified"}
+HINTS = frozenset(_CACHE | _LEVELS | _EVICTIONS | _ORDERS)
 _TYPES = frozenset(
     {"b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64", "b128"}
 )
@@ -125,6 +124,7 @@ class Announcer:
         self.everyone = np.ones((1, *self.shape), dtype=bool)
 
     def __call__(self, space: str, pattern: Pattern, first: int) -> None:
+        """An access in `space` at the pattern's addresses plus `first`."""
         if self.observer is None or space in ("param", "const", "frame"):
             return
         mask = self.everyone if pattern.mask is None else pattern.mask.reshape(-1, *self.shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -119,19 +120,7 @@ def decode_cvta(instruction: Instruction) -> Operation:
     base = np.uint64(WINDOWS[next(iter(spaces)).partition("::")[0]])
     if not base:
         expect(instruction, 2)
-        operation = decode_mov(
-            Instruction(
-                "mov.b64",
-                "mov",
-                ("b64",),
-                instruction.operands,
-                instruction.guard,
-                instruction.negated,
-                instruction.line,
-                instruction.source,
-                instruction.text,
-            )  # fmt: skip
-        )
+        operation = decode_mov(replace(instruction, name="mov.b64", opcode="mov", modifiers=("b64",)))
         operation.instruction = instruction
         return operation
     function = (lambda a: a - base) if "to" in present else (lambda a: a + base)
@@ -272,9 +261,7 @@ def decode_set(instruction: Instruction) -> Operation:
     if len(instruction.modifiers) < 3:
         raise unknown(instruction)
     to, name = instruction.modifiers[-2:]
-    inner = Instruction(instruction.name, "set", (*instruction.modifiers[:-2], name), instruction.operands,
-                        instruction.guard, instruction.negated, instruction.line, instruction.source,
-                        instruction.text)  # fmt: skip
+    inner = replace(instruction, modifiers=(*instruction.modifiers[:-2], name))
     function, _, combine = _compare(inner)
     packed = name.endswith("x2")
     if to not in ("u32", "s32", "f32", "f16", "u16", "s16", "bf16", "f16x2", "bf16x2"):

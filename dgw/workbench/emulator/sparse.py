@@ -1,7 +1,7 @@
 """The 2:4 sparsity metadata of mma.sp: which columns the stored elements of A belong to.
 
-Each pair of stored elements belongs to four consecutive columns, two bits of metadata per element. Lanes 4 g + t hold the
-metadata of rows g and g + 8; the selector names the lanes t that count:
+Each pair of stored elements belongs to four consecutive columns, two bits of metadata per element. Lanes 4 g + t hold
+the metadata of rows g and g + 8; the selector names the lanes t that count:
 
 16-bit types, k 16: lane t = selector; low half word row g, high half word row g + 8.
 16-bit types, k 32: lanes t = 2 selector + c for columns 16 c to 16 c + 15; half words as above.
