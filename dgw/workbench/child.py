@@ -143,7 +143,7 @@ class Worker:
             competitor = self._competitor(member, arena)
             competitor.run_once()
             self.announce(key, "reference")
-            check = arena.checker.check(arena.sets[0])
+            check = arena.checker.check(arena.sets[0], competitor.roundings)
         except Exception as error:
             self.fail(key, error)
             arena.restore()
@@ -217,7 +217,7 @@ class Worker:
                 found.append(self._activity(entry.competitor, mine))
             self.announce(key, "check after timing")
             verify(arena, entry.competitor)
-            after = arena.check()
+            after = arena.check(entry.competitor.roundings)
         except Exception as error:
             self.fail(key, error, entry.check)
             return False

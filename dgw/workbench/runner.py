@@ -56,14 +56,15 @@ class Session:
     `child_argv` is the command of a child; the job file and the FIFO are appended to it. `counters` names the metrics
     of the counter lane; `counter_lane` replaces ncu. `deadline_s` is the longest silence of a child, `start_s` the
     longest before its first word. `keep_artifact(path, kind, name)` stores a file. `passes` come after everything else,
-    each over the cases that ask for its lane. `device` is what the user expects; cases are compiled for what the child
-    says it runs on.
+    each over the cases that ask for its lane. `device` and `environment` are what `probe` answered; without `environment`
+    a child is asked first, and its device counts.
     """
 
     variants: Mapping[str, Variant]
     device: Device
     child_argv: Sequence[str]
     engine: Literal["gpu"] = "gpu"
+    environment: Environment | None = None
     cache_dir: Path | None = None
     counters: str = "none"
     counter_lane: CounterLane | None = None
@@ -130,7 +131,10 @@ class _Run:
     failures: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> list[Record]:
-        self.environment, self.device = probe(self.session.child_argv, self.session.start_s)
+        if self.session.environment is not None:
+            self.environment, self.device = self.session.environment, self.session.device
+        else:
+            self.environment, self.device = probe(self.session.child_argv, self.session.start_s)
         self._prepare()
         requests = [request for job in self._unique() if (request := self._request(job))]
         if requests:

@@ -148,6 +148,13 @@ def test_after_a_fault_a_fresh_child_goes_on_with_the_rest_only(bench: Bench) ->
     assert bench.children == ["probe 0", "measure 3", "measure 1"]
 
 
+def test_who_has_asked_what_the_gpu_is_need_not_ask_again(bench: Bench) -> None:
+    environment, found = runner.probe(bench.session.child_argv)
+    assert (environment.device, found.name) == ("h200", "h200")
+    bench.run([Job(case("good"))], device=found, environment=environment)
+    assert bench.children == ["probe 0", "measure 1"]
+
+
 def test_a_wrong_result_is_recorded_and_not_timed_and_not_profiled(bench: Bench) -> None:
     lane = FakeLane()
     found = bench.run([Job(case("wrong"), frozenset({"check", "time", "counters"}))], counter_lane=lane)

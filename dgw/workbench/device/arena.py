@@ -56,11 +56,11 @@ class Arena:
             buffers.poison("d")
         self.gpu.synchronise()
 
-    def check(self) -> Check:
+    def check(self, roundings: int = 0) -> Check:
         """The verdict on D of every set: the first that fails, else that of the first set."""
         first = None
         for number, buffers in enumerate(self.sets):
-            found = self.checker.check(buffers)
+            found = self.checker.check(buffers, roundings)
             if not found.passed:
                 return found
             first = found if number == 0 else first

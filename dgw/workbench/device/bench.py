@@ -42,6 +42,7 @@ class Competitor:
 
     def __init__(self, gpu: Gpu, kernels: Kernels, member: Member, variant: Variant) -> None:
         self.member, self.key = member, member.case.key
+        self.roundings = variant.roundings
         self._gpu, self._kernels, self._variant = gpu, kernels, variant
         self._scratch = Workspaces(gpu, member.plan.workspaces if member.plan else {})
         self._runs: list[Callable[[], None]] = []

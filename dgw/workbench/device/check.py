@@ -170,12 +170,15 @@ class Checker:
         self._holds: Chunk | None = None
         self._partials = gpu.allocate(COMPARE_BLOCKS * PARTIAL.itemsize)
 
-    def check(self, buffers: BufferSet) -> Check:
-        """The verdict on D in `buffers`; also that its guards, its padding and all inputs are as they were."""
-        if unsupported(self.problem):
+    def check(self, buffers: BufferSet, roundings: int = 0) -> Check:
+        """The verdict on D in `buffers`; also that its guards, its padding and all inputs are as they were.
+
+        `roundings` is what Variant.roundings says; with any, tiles are compared on the host.
+        """
+        if unsupported(self.problem) or roundings:
             from dgw.workbench.device.host_check import host_check
 
-            found = host_check(self._gpu, buffers)
+            found = host_check(self._gpu, buffers, roundings)
         else:
             found = verdict(self.problem, [(chunk, self._compare(chunk, buffers)) for chunk in self._chunks])
         damage = self.damage(buffers)

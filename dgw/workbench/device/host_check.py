@@ -30,8 +30,11 @@ def tiles(problem: Problem) -> list[tuple[int, slice, slice]]:
     ]
 
 
-def host_check(gpu: Gpu, buffers: BufferSet) -> Check:
-    """The verdict of bounds.compare on each tile; the worst of them, and how many elements were compared in all."""
+def host_check(gpu: Gpu, buffers: BufferSet, roundings: int = 0) -> Check:
+    """The verdict of bounds.compare on each tile; the worst of them, and how many elements were compared in all.
+
+    `roundings` is what Variant.roundings says.
+    """
     problem = buffers.problem
     size = layouts.extent(problem, "d") * element_bytes(problem.d.dtype)
     flat = gpu.download(buffers.address("d"), size).view(dtypes.numpy_dtype(problem.d.dtype))
@@ -43,7 +46,7 @@ def host_check(gpu: Gpu, buffers: BufferSet) -> Check:
         got = (whole[item] if problem.batch > 1 else whole)[rows, cols]
         origin = (rows.start, cols.start) if problem.batch == 1 else (item, rows.start, cols.start)
         expected = references.block_reference(problem, rows, cols, item)
-        found.append(bounds.compare(problem, got, expected, where, origin, "gpu"))
+        found.append(bounds.compare(problem, got, expected, where, origin, "gpu", roundings=roundings))
     worst = max(found, key=lambda check: (not check.passed, _excess(check)))
     return Check(
         passed=worst.passed, compared=sum(check.compared for check in found), worst=worst.worst, error=worst.error,
