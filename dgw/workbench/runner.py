@@ -56,8 +56,8 @@ class Session:
     `child_argv` is the command of a child; the job file and the FIFO are appended to it. `counters` names the metrics
     of the counter lane; `counter_lane` replaces ncu. `deadline_s` is the longest silence of a child, `start_s` the
     longest before its first word. `keep_artifact(path, kind, name)` stores a file. `passes` come after everything else,
-    each over the cases that ask for its lane. `device` and `environment` are what `probe` answered; without `environment`
-    a child is asked first, and its device counts.
+    each over the cases that ask for its lane. `device` and `environment` are what `probe` answered; without
+    `environment` a child is asked first, and its device counts.
     """
 
     variants: Mapping[str, Variant]
