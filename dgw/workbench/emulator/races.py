@@ -8,8 +8,8 @@ of which one is a write are the threads compared.
 Order between two accesses of different threads holds when a barrier lies between in which both warps took part, by
 themselves or through warps that met both: every warp has a clock, and knows the clocks of the others as of the last
 barrier they shared. Inside a warp only `bar.warp.sync` and CTA barriers order memory, as the PTX manual says: shfl,
-vote and mma do not. A partial `bar.warp.sync` is taken to order the whole warp. Atomics do not race with each other. Two
-stores of the same value to the same place are not reported.
+vote and mma do not. A partial `bar.warp.sync` is taken to order the whole warp. Atomics do not race with each other.
+Two stores of the same value to the same place are not reported.
 """
 
 from __future__ import annotations

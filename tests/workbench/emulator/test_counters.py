@@ -22,8 +22,8 @@ def test_a_pattern_is_costed_once_and_counted_as_often_as_it_comes(monkeypatch: 
     infos = [instruction(0, "ld.shared.f32", 10, width=4)]
     event = access(infos, np.stack([LANE * 128, LANE * 4])[None])
     measured = []
-    original = counting._measure
-    monkeypatch.setattr(counting, "_measure", lambda *args: measured.append(1) or original(*args))
+    original = counting._Event.measure
+    monkeypatch.setattr(counting._Event, "measure", lambda *args: measured.append(1) or original(*args))
     counters = Counters()
     begin(counters, infos)
     for _ in range(5):
@@ -128,6 +128,21 @@ def test_local_memory_branches_and_barriers_are_counted() -> None:
     assert totals["fma_inst"] == 2
     assert totals["inst_executed"] == 10
     assert mma_flops(counters) == {"f16": 2 * 2 * 16 * 8 * 16}
+
+
+@pytest.mark.parametrize(("text", "divergent", "known"), [("fma.rn.f32", 0, True), ("fma.rn.f32", 1, False)])
+def test_threads_of_multiply_adds_are_known_only_when_no_lane_can_be_idle(
+    text: str, divergent: int, known: bool
+) -> None:
+    infos = [instruction(0, text, 3), instruction(1, "bra", 4)]
+    counters = Counters()
+    begin(counters, infos)
+    counters.block(0, 2, 2)
+    counters.branch(1, 2, divergent)
+    assert "ffma_thread_inst" not in tabulate(counters.finish()).totals()  # warps may be partly empty
+    counters.full_warps = True
+    totals = tabulate(counters).totals()
+    assert totals.get("ffma_thread_inst") == (64 if known else None)
 
 
 def test_totals_of_classes_are_scaled_by_their_ctas() -> None:

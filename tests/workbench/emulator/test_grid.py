@@ -79,7 +79,7 @@ def test_one_block_of_each_class_stands_for_the_whole_grid(order: str) -> None:
         assert kernel.ran.count(block) == 2  # it ran again with its inputs
     scaled = sum(counters.executed()[0] * weight for counters, weight in found.parts)
     everything = FakeKernel(RAGGED, inverse(ROWS[order]))
-    whole = run_all((35, 1, 1), 32, everything.run, everything.buffers)
+    whole = run_all((35, 1, 1), everything.run, everything.buffers)
     assert scaled == whole.parts[0][0].executed()[0]
     assert found.protocol == f"emulator/1 classes={found.classes} of 35 CTAs"
     assert whole.protocol == "emulator/1 full grid of 35 CTAs"
