@@ -106,21 +106,36 @@ def exact_limit(problem: Problem) -> float:
     return min(limits)
 
 
-def computed_error(problem: Problem, reference: Reference, splits: int = 1, partials: str = "f32") -> F64:
-    """Bound on the error before D is rounded: accumulation through the activation's slope, and its evaluation."""
+def computed_error(
+    problem: Problem, reference: Reference, splits: int = 1, partials: str = "f32", roundings: int = 0
+) -> F64:
+    """Bound on the error before D is rounded: accumulation through the activation's slope, and its evaluation.
+
+    `roundings`: how often an implementation in several steps rounds an intermediate result to A's type.
+    """
     kind = problem.epilogue.activation
     linear = coefficient(problem, splits, partials) * reference.magnitude
+    if roundings:
+        largest = reference.magnitude if reference.largest is None else reference.largest
+        linear = linear + roundings * _between(problem) * largest
     return LIPSCHITZ[kind] * linear + EVALUATION[kind] * np.abs(reference.linear)
 
 
-def tolerance(problem: Problem, reference: Reference, splits: int = 1, partials: str = "f32") -> F64:
+def _between(problem: Problem) -> float:
+    """Unit roundoff of A's type as it is stored: what an intermediate result loses."""
+    return dtypes.unit_roundoff("f32" if problem.a.dtype == "tf32" else problem.a.dtype)
+
+
+def tolerance(
+    problem: Problem, reference: Reference, splits: int = 1, partials: str = "f32", roundings: int = 0
+) -> F64:
     """Bound on |d - ref| for each element, in the units of the dequantised D; 0 where D must be equal.
 
     NaN or Inf where the reference is not finite. A quantised D may be off by half a step and what the computed value's
     own error can tip over, so by one step at most while that error is below half a step.
     """
     with np.errstate(invalid="ignore", over="ignore"):
-        before = computed_error(problem, reference, splits, partials)
+        before = computed_error(problem, reference, splits, partials, roundings)
         size = np.abs(reference.value)
         step = 1.0 if reference.scale is None else reference.scale
         floor = 0.5 * dtypes.smallest_step(problem.d.dtype) * step
@@ -133,18 +148,19 @@ def tolerance(problem: Problem, reference: Reference, splits: int = 1, partials:
     return exact
 
 
-def relative_limit(problem: Problem, splits: int = 1, partials: str = "f32") -> float:
+def relative_limit(problem: Problem, splits: int = 1, partials: str = "f32", roundings: int = 0) -> float:
     """Limit on ||d - ref|| / ||ref|| over many elements of zero-mean data; Inf where there is none.
 
     3.0e-4 f16, 2.4e-3 bf16, 3.8e-2 e4m3 and, for f32, 1e-7 + 2e-6 sqrt(K/4096): tensor cores stay below 0.4e-6, but one
-    running sum of K rounded FMAs is at 1.1e-6. In quadrature: e4m3 accumulation 6e-4, or 4e-5 sqrt(K) when not
+    running sum of K rounded FMAs is at 1.1e-6; twice the growth for tf32, whose mma adds 8 products at a time where f16
+    adds 16, and so truncates twice as often (6.5e-7 was measured at K=257). In quadrature: e4m3 accumulation 6e-4, or 4e-5 sqrt(K) when not
     promoted; f16 accumulation and 16-bit partial sums their own rounding; the activation's evaluation.
     """
     kind = problem.d.dtype
     if problem.data not in _ZERO_MEAN or kind not in _ROUNDING_LIMIT or problem.epilogue.quantise != "none":
         return math.inf
     parts = [_ROUNDING_LIMIT[kind], 2 * EVALUATION[problem.epilogue.activation]]
-    growth = 2e-6 * math.sqrt(problem.k / 4096)
+    growth = 2e-6 * math.sqrt(problem.k / 4096) * (2 if problem.a.dtype == "tf32" else 1)
     parts[0] += growth if kind == "f32" else 0.0
     if "e4m3" in (problem.a.dtype, problem.b.dtype):
         parts.append(4e-5 * math.sqrt(problem.k) if problem.accumulator == "f32-fast" else 6e-4)
@@ -152,6 +168,7 @@ def relative_limit(problem: Problem, splits: int = 1, partials: str = "f32") -> 
         parts.append(growth * 2**13 + 2.0**-11)
     if splits > 1:
         parts.append(math.sqrt(splits) * dtypes.unit_roundoff(partials))
+    parts.append(math.sqrt(roundings) * 2 * _between(problem))
     return math.hypot(*parts)
 
 
@@ -173,6 +190,7 @@ def compare(
     collector: str = "gpu",
     splits: int = 1,
     partials: str = "f32",
+    roundings: int = 0,
 ) -> Check:
     """The verdict on a block of D as stored (rows x cols, in D's storage type) against its reference.
 
@@ -181,7 +199,7 @@ def compare(
     activation receives NaN (any) or Inf (all but relu) D may be anything, because max and 0 * Inf differ by
     implementation. An f16 or f32 result within its error of the overflow threshold may be Inf or not.
     """
-    verdict = _judge(problem, got, reference, tolerance(problem, reference, splits, partials))
+    verdict = _judge(problem, got, reference, tolerance(problem, reference, splits, partials, roundings))
     with np.errstate(divide="ignore", invalid="ignore"):
         excess = np.where(verdict.error > 0, verdict.error / verdict.bound, 0.0)
     excess[verdict.bad] = np.inf
@@ -192,7 +210,8 @@ def compare(
     if count:
         detail = _describe(problem, got, reference, at, position, count, excess.size)
     else:
-        detail = _frobenius(problem, reference, verdict, relative_limit(problem, splits, partials))
+        limit = relative_limit(problem, splits, partials, roundings)
+        detail = _frobenius(problem, reference, verdict, limit)
     error = sys.float_info.max if verdict.bad[at] else float(verdict.error[at])
     bound = float(verdict.bound[at]) if np.isfinite(verdict.bound[at]) else 0.0
     return Check(

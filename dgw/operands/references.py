@@ -23,13 +23,15 @@ class Reference:
 
     `value`: epilogue and residual applied, not yet divided by the output's scale. `magnitude`: |alpha| |A||B| +
     |beta C| + |bias| + |residual|, what rounding errors grow with. `linear`: the activation's argument. `scale`: the
-    output's scale, broadcastable, None when D is not quantised.
+    output's scale, broadcastable, None when D is not quantised. `largest`: the largest absolute value among the results
+    of the steps, from the product to the residual; None where it is not known.
     """
 
     value: F64
     magnitude: F64
     linear: F64
     scale: F64 | None = None
+    largest: F64 | None = None
 
 
 def activation(name: str, x: F64) -> F64:
@@ -78,18 +80,22 @@ def reference(
     alpha, beta = float(np.float32(problem.alpha)), float(np.float32(problem.beta))
     with np.errstate(over="ignore", invalid="ignore"):
         linear = alpha * (real["a"] @ real["b"])
+        largest = np.abs(linear)
         magnitude = abs(alpha) * (np.abs(real["a"]) @ np.abs(real["b"]))
         if "c" in real:
-            linear += beta * real["c"]
+            linear = linear + beta * real["c"]
+            largest = np.maximum(largest, np.abs(linear))
             magnitude += np.abs(beta * real["c"])
         if "bias" in real:
-            linear += real["bias"]
+            linear = linear + real["bias"]
+            largest = np.maximum(largest, np.abs(linear))
             magnitude += np.abs(real["bias"])
         value = activation(problem.epilogue.activation, linear)
         if "residual" in real:
             value = value + real["residual"]
             magnitude += np.abs(real["residual"])
-    return Reference(value, magnitude, linear, quantisation.scales(problem, "d", rows, cols))
+            largest = np.maximum(largest, np.abs(value))
+    return Reference(value, magnitude, linear, quantisation.scales(problem, "d", rows, cols), largest)
 
 
 def block_inputs(

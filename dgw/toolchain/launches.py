@@ -41,9 +41,9 @@ def complete(plan: Plan, builds: Mapping[Source, Build]) -> Plan:
 
 
 def too_large(plan: Plan, device: Device) -> str:
-    """Why `device` cannot hold a block of a complete plan; empty when it can."""
+    """Why `device` cannot hold a block of a complete plan whose compiler chose more shared memory than there is."""
     for launch in plan.launches:
-        if launch.shared_bytes > device.shared_per_block:
+        if launch.source.language == "triton" and launch.shared_bytes > device.shared_per_block:
             return (
                 f"needs {launch.shared_bytes} bytes of shared memory a block, "
                 f"but {device.name} has {device.shared_per_block} ({device.arch})"
