@@ -26,7 +26,7 @@ def _include() -> str:
     raise FileNotFoundError("cuda_fp16.h")
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def ptx_of(text: str, arch: str = "sm_80", options: tuple[str, ...] = ()) -> str:
     """PTX of CUDA source text with line information; the file is called kernel.cu."""
     from cuda.bindings import nvrtc

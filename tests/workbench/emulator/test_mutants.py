@@ -50,7 +50,7 @@ def run_tiled(text: str = TILED, shape: tuple[int, int, int] = (40, 50, 70), **m
 
 @dataclass(frozen=True)
 class Mutant:
-    """`old` becomes `new`; a finding of one of `kinds` must name the line that holds `accused` (in the mutated text)."""
+    """`old` becomes `new`; a finding of one of `kinds` must name a line that holds `accused` (after the edit)."""
 
     name: str
     base: str
@@ -63,6 +63,7 @@ class Mutant:
 
 
 A_FRAGMENT, B_FRAGMENT = "ldmatrix.sync.aligned.m8n8.x4.shared", "ldmatrix.sync.aligned.m8n8.x4.trans"
+STORE = "reinterpret_cast<uint4*>(&C"
 COPY = "cp.async.cg.shared.global"
 PRODUCT = "__half2float(a[y + 8 * i][k])"
 MUTANTS = [
@@ -82,31 +83,31 @@ MUTANTS = [
     Mutant("dropped commit", "ring", "        commit();\n        const", "        const", ("async-pending",),
            (A_FRAGMENT, B_FRAGMENT)),
     Mutant("wrong swizzle on the read side", "ring", "&stage.a[swizzle_a(wm + i * 16 + lane % 16, k / 8 + lane / 16)]",
-           "&stage.a[(wm + i * 16 + lane % 16) * BK + (k / 8 + lane / 16) * 8]", ("wrong",), ("reinterpret_cast<uint4*>(&C",)),
+           "&stage.a[(wm + i * 16 + lane % 16) * BK + (k / 8 + lane / 16) * 8]", ("wrong",), (STORE,)),
     Mutant("unguarded edge load", "tiled", "row0 + r < M && k0 + x < K ? A", "k0 + x < K ? A", ("out-of-bounds",),
            ("a[r][x] =",), shape=(33, 64, 64)),
     Mutant("unguarded edge copy", "ring", "bool inside = m0 + row < M && k < K;", "bool inside = k < K;",
            ("out-of-bounds",), (COPY,)),
     Mutant("unguarded edge store", "tiled", "if (row0 + y + 8 * i < M && column < N) C", "if (column < N) C",
            ("out-of-bounds",), ("C[(row0 + y",)),
-    Mutant("wrong k tail", "ring", "(K + BK - 1) / BK", "K / BK", ("wrong",), ("reinterpret_cast<uint4*>(&C",)),
+    Mutant("wrong k tail", "ring", "(K + BK - 1) / BK", "K / BK", ("wrong",), (STORE,)),
     Mutant("uninitialised accumulator", "tiled", "for (int i = 0; i < 4; ++i) acc[i] = 0.0f;", "",
            ("uninitialised-register",), (PRODUCT,)),
     Mutant("uninitialised tensor accumulator", "ring", "for (int i = 0; i < 32; ++i) (&acc[0][0][0])[i] = 0.0f;", "",
            ("uninitialised-register",), ("mma.sync.aligned",)),
     Mutant("transposed fragment", "ring", "m8n8.x4.trans.shared", "m8n8.x4.shared", ("wrong",),
-           ("reinterpret_cast<uint4*>(&C",)),
+           (STORE,)),
     Mutant("grid one too small", "tiled", "", "", ("missing",), (), grid=(2, 1, 1)),
     Mutant("racing epilogue", "ring", "__syncthreads();  // the tile is complete", "//", ("race",),
-           ("reinterpret_cast<const uint4*>(&out",)),
+           ("(&out[row * PAD + column", STORE)),
     Mutant("epilogue over stages in use", "ring", "    wait<0>();\n    __syncthreads();", "    wait<0>();", ("race",),
            ("(&out[row * PAD + wn",)),
     Mutant("misaligned vector load", "ring", "PAD = 72", "PAD = 68", ("misaligned",),
-           ("reinterpret_cast<const uint4*>(&out",)),
+           ("(&out[row * PAD + column", STORE)),
     Mutant("misaligned copy", "ring", "A + (size_t)(m0 + row) * K + k : A", "A + (size_t)(m0 + row) * K + k + 1 : A",
            ("misaligned",), (COPY,), shape=(64, 64, 64)),
-    Mutant("shared memory left unwritten", "tiled", "a[r][x] = row0 + r < M && k0 + x < K ? A[(row0 + r) * K + k0 + x] : "
-           "__float2half(0.0f);", "if (row0 + r < M && k0 + x < K) a[r][x] = A[(row0 + r) * K + k0 + x];",
+    Mutant("shared memory left unwritten", "tiled", "a[r][x] = row0 + r < M && k0 + x < K ? A[(row0 + r) * K + k0 + x] "
+           ": __float2half(0.0f);", "if (row0 + r < M && k0 + x < K) a[r][x] = A[(row0 + r) * K + k0 + x];",
            ("uninitialised-shared",), (PRODUCT,)),
     Mutant("tile outside shared memory", "tiled", "a[y + 8 * i][k]", "a[y + 8 * i][k + T * T * 4]", ("out-of-bounds",),
            ("a[y + 8 * i][k + T * T * 4]",)),
@@ -129,7 +130,7 @@ def line_holds(text: str, source: SourceLine, snippet: str) -> bool:
 
 
 def accusations(mutant: Mutant, text: str, run: GemmRun, stores: Stores, base: int) -> list[tuple[str, SourceLine]]:
-    """Findings as (kind, source), and a wrong or missing element as `wrong` at the line that stored it, or `missing`."""
+    """Findings as (kind, source); a wrong element as `wrong` at the line that stored it, or `missing`."""
     found = [(finding.kind, finding.source) for finding in run.outcome.findings]
     if not run.correct:
         bad = np.argwhere(~(run.result == run.expected))[0]
