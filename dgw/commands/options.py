@@ -79,6 +79,12 @@ Sanitize = Annotated[
     ),
 ]
 AsJson = Annotated[bool, Option("--json", help="JSON on standard output.")]
+Deadline = Annotated[
+    float, Option("--deadline", metavar="S", min=1.0, help="Seconds without a word after which a case is killed.")
+]
+VerifyTime = Annotated[
+    bool, Option("--verify-time", help="Also the durations that CUPTI records of the same replays (needs torch).")
+]
 NoStore = Annotated[bool, Option("--no-store", help="Keep nothing.")]
 
 
@@ -107,6 +113,7 @@ class Ask:
     engine: EngineChoice = Engine.AUTO
     full_grid: FullGrid = False
     resume: Resume = False
+    deadline: Deadline = 30.0
     no_store: NoStore = False
     json: AsJson = False
 

@@ -19,13 +19,14 @@ def profile(
     counters: options.Counters = "std",
     by_line: options.ByLine = False,
     timeline: options.Timeline = False,
+    verify_time: options.VerifyTime = False,
 ) -> None:
     """Measure variants on shapes: time, counters and static facts in one table.
 
     Without a GPU the kernels run in the emulator: results, conflicts, traffic, registers and occupancy are real, time
     is not measured, and a lower bound is printed instead.
     """
-    measure(ctx, ask, split(ask.variant), against, counters, by_line, timeline=timeline)
+    measure(ctx, ask, split(ask.variant), against, counters, by_line, timeline=timeline, verify_time=verify_time)
 
 
 def measure(
@@ -37,6 +38,7 @@ def measure(
     by_line: bool,
     family: str = "",
     timeline: bool = False,
+    verify_time: bool = False,
 ) -> None:
     """What `profile` and `compare` share: everything, given the names."""
     from dgw.commands import lanes, request
@@ -60,7 +62,7 @@ def measure(
     session = Session(
         ask, tuple(ctx.obj or ()), variants, where, counters,
         lanes=frozenset({"check", "time", *(p.lane for p in passes)} | ({"counters"} if counters != "none" else set())),
-        baselines=tuple(v.id for v in beside), passes=passes,
+        baselines=tuple(v.id for v in beside), passes=passes, verify_time=verify_time,
     )  # fmt: skip
     with progress(ctx.info_name or "dgw") as bar:
         execute(session, cases, bar)

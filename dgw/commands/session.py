@@ -16,7 +16,7 @@ from dgw import __version__
 from dgw.commands.console import warn
 from dgw.commands.options import Ask, Engine
 from dgw.errors import Exit, Missing, UsageError, worst
-from dgw.model import Artifact, Case, Device, Record, Run, Variant
+from dgw.model import Artifact, Case, Device, Environment, Record, Run, Variant
 
 if TYPE_CHECKING:
     from dgw.workbench.passes import Pass
@@ -37,6 +37,7 @@ class Machine:
     engine: str
     device: Device
     reason: str = ""
+    environment: Environment | None = None
 
 
 def stamp() -> tuple[str, str]:
@@ -57,6 +58,7 @@ class Session:
     lanes: frozenset[str] = frozenset({"check"})
     baselines: tuple[str, ...] = ()
     passes: tuple[Pass, ...] = ()
+    verify_time: bool = False
     finished: dict[str, Record] = field(default_factory=dict)
     reports: dict[str, Path] = field(default_factory=dict)
     interrupted: bool = False
@@ -126,7 +128,7 @@ def _gpu(ask: Ask, named: Device) -> Machine:
     from dgw.workbench.runner import probe
 
     try:
-        _, found = probe(child_argv(ask))
+        environment, found = probe(child_argv(ask))
     except Missing as error:
         if ask.engine is Engine.GPU:
             raise
@@ -134,7 +136,7 @@ def _gpu(ask: Ask, named: Device) -> Machine:
         return Machine("emulator", named, error.message)
     if ask.device and ask.device != found.name:
         raise UsageError(f"the GPU here is {found.name}, not {ask.device}", f"--engine emulator --device {ask.device}")
-    return Machine("gpu", found)
+    return Machine("gpu", found, environment=environment)
 
 
 def execute(session: Session, cases: Sequence[Case], progress: Callable[..., None]) -> None:
@@ -210,7 +212,10 @@ def _on_gpu(
         device=session.machine.device,
         child_argv=child_argv(session.ask),
         cache_dir=cache_folder(),
+        environment=session.machine.environment,
         counters=session.counters,
+        activity=session.verify_time,
+        deadline_s=session.ask.deadline,
         keep_artifact=None if store is None else keep_artifact,
         passes=session.passes,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +20,13 @@ class Harvest:
     kernels: Mapping[str, Sequence[Any]]
     reason: str = ""
     fatal: bool = False  # every further attempt would fail alike (no permission, no counters on this machine)
+    retry: bool = False  # the lane asks for less from now on: the same cases again
 
 
 class CounterLane(Protocol):
-    """A profiler."""
+    """A profiler. `version` is the release of its program, empty when unknown."""
+
+    version: str
 
     def command(self, report: Path) -> list[str]:
         """The argv prefix that runs the child under the profiler and writes `report`."""
@@ -38,7 +42,11 @@ class CounterLane(Protocol):
 
 
 class NcuLane:
-    """Nsight Compute: `tool` is the program, `counters` a set or a list of metrics for `arch`."""
+    """Nsight Compute: `tool` is the program, `counters` a set or a list of metrics for `arch`.
+
+    Where the driver keeps hardware counters from this user, it goes on with what needs no permission: counts of
+    instructions in the machine code, and launch data (tier `sass`).
+    """
 
     def __init__(self, tool: Path, counters: str, arch: str) -> None:
         """Raises UsageError for a metric that does not exist."""
@@ -46,13 +54,16 @@ class NcuLane:
 
         self._tool, self._arch = tool, arch
         self._metrics = metrics.resolve(counters, arch)
+        self._forbidden = ""
+        self.version = _version(tool)
 
     def command(self, report: Path) -> list[str]:
         """ncu with kernel replay, filtered to ranges of domain dgw."""
         from dgw.workbench import metrics
         from dgw.workbench.collectors import ncu
 
-        return ncu.ncu_command(self._tool, metrics.counter_names(self._metrics, self._arch), report)
+        tier = "sass" if self._forbidden else ""
+        return ncu.ncu_command(self._tool, metrics.counter_names(self._metrics, self._arch, tier), report)
 
     def environment(self, env: Mapping[str, str], scratch: Path) -> dict[str, str]:
         """C locale and a private TMPDIR."""
@@ -68,7 +79,7 @@ class NcuLane:
         log = report.with_suffix(".log")
         text = output + (log.read_text(encoding="utf-8", errors="replace") if log.is_file() else "")
         kernels: dict[str, list[Any]] = {}
-        damage = ""
+        damage = ncu.damage(report) if report.is_file() else ""
         if report.is_file():
             try:
                 kernels = dict(ncu.read_report(report))
@@ -80,13 +91,28 @@ class NcuLane:
         )  # fmt: skip
         if problem is None:
             return Harvest(kernels)
-        return Harvest(kernels, f"{problem.cause}; {problem.cure}", fatal=problem.missing)
+        reason = f"{problem.cause}; {problem.cure}"
+        if problem.kind == "permission" and not self._forbidden:
+            self._forbidden = reason
+            return Harvest({}, reason, retry=True)
+        return Harvest(kernels, reason, fatal=problem.missing)
 
     def measurements(self, kernels: Sequence[Any], reason: str) -> tuple[Measurement, ...]:
         """Per kernel and for the case."""
         from dgw.workbench.collectors import ncu
 
-        return ncu.measurements(kernels, self._metrics, self._arch, reason=reason)
+        return ncu.measurements(kernels, self._metrics, self._arch, reason=reason or self._forbidden)
+
+
+def _version(tool: Path) -> str:
+    """What `tool --version` says, such as 2025.3.1.0; empty when it does not answer."""
+    from dgw.workbench.tools import parse_version
+
+    try:
+        done = subprocess.run([str(tool), "--version"], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return parse_version(done.stdout)
 
 
 class NoLane:

@@ -222,8 +222,12 @@ def _is_admin(probe: Probe) -> bool:
 
 def check_packages(probe: Probe, gpus: list[GpuState]) -> Iterator[Symptom]:
     """Python packages: the compiler, the disassembler, and what the GPU lanes import."""
-    for package, why in (("nvidia-cuda-nvrtc", "compile kernels"), ("nvidia-cuda-nvdisasm", "read machine code")):
-        if not probe.package(package):
+    disassembler = probe.package("nvidia-cuda-nvdisasm") or find_tool("nvdisasm", probe.places)
+    for package, why, there in (
+        ("nvidia-cuda-nvrtc", "compile kernels", probe.package("nvidia-cuda-nvrtc")),
+        ("nvidia-cuda-nvdisasm", "read machine code", disassembler),
+    ):
+        if not there:
             cause = f"The package {package} is not installed: dgw cannot {why}."
             yield Symptom("packages", "error", cause, f"pip install {package}.")
     if not gpus:

@@ -57,6 +57,9 @@ class CounterPass:
         while waiting:
             chunk, waiting = waiting[:CHUNK], waiting[CHUNK:]
             heard, harvest, report, end = self._profile(chunk)
+            if harvest.retry:
+                waiting = [*chunk, *waiting]
+                continue
             again: list[Member] = []
             for member in chunk:
                 key = member.case.key

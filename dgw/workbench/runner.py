@@ -129,6 +129,7 @@ class _Run:
     children: int = 0
     device_code: dict[str, str] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    ncu: str = ""
 
     def run(self) -> list[Record]:
         if self.session.environment is not None:
@@ -304,6 +305,7 @@ class _Run:
             for job in jobs:
                 self._add(Counted(job.case.key, lane.absences()))
             return
+        self.ncu = lane.version
         scratch = self.folder / "profiler"
 
         def listen(job: ChildJob, prefix: Sequence[str], hear: Callable[[Message], None]) -> End:
@@ -333,7 +335,10 @@ class _Run:
         if counted.report is not None and self.session.keep_artifact is not None:
             artifacts = (*artifacts, self.session.keep_artifact(counted.report, "ncu-rep", counted.report.name))
         record = msgspec.structs.replace(
-            record, measurements=(*record.measurements, *counted.measurements), artifacts=artifacts
+            record,
+            measurements=(*record.measurements, *counted.measurements),
+            artifacts=artifacts,
+            environment=msgspec.structs.replace(record.environment, ncu=self.ncu),
         )
         flags = (*record.flags, *counted.flags, *plausibility.flags(record, self.device))
         self._hand_on(msgspec.structs.replace(record, flags=tuple(dict.fromkeys(flags))))

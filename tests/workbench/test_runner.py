@@ -221,10 +221,16 @@ def test_an_interrupt_kills_the_child_and_keeps_what_is_finished(bench: Bench) -
 
 
 class FakeLane:
-    """A profiler whose report is what the child's journal says; `lost` cases are missing from the first report."""
+    """A profiler whose report is what the child's journal says; `lost` cases are missing from the first report.
 
-    def __init__(self, lost: frozenset[str] = frozenset(), fatal: str = "", each: int = 1) -> None:
+    `forbidden` reports come back with nothing before it asks for less.
+    """
+
+    version = "2025.3.1.0"
+
+    def __init__(self, lost: frozenset[str] = frozenset(), fatal: str = "", each: int = 1, forbidden: int = 0) -> None:
         self.lost, self.fatal, self.each, self.commands = set(lost), fatal, each, 0
+        self.forbidden = forbidden
         self.expected: Callable[[], list[str]] = list
 
     def command(self, report: Path) -> list[str]:
@@ -237,6 +243,8 @@ class FakeLane:
     def harvest(self, report: Path, output: str, status: int | None) -> Harvest:
         if self.fatal:
             return Harvest({}, self.fatal, fatal=True)
+        if self.commands <= self.forbidden:
+            return Harvest({}, "no permission", retry=True)
         kernels = {key: ["kernel"] * self.each for key in self.expected() if key not in self.lost}
         self.lost.clear()
         return Harvest(kernels)
@@ -254,6 +262,15 @@ def test_counters_complete_the_record_that_was_handed_on_before(bench: Bench) ->
     found = bench.run([Job(case("good"), COUNTED)], counter_lane=lane)
     assert [r.number("l2_hit_rate") for r in bench.handed] == [None, 0.5]
     assert found["good"].number("l2_hit_rate") == 0.5
+
+
+def test_without_permission_the_same_cases_are_profiled_again_for_less(bench: Bench) -> None:
+    lane = FakeLane(forbidden=1)
+    lane.expected = lambda: [case("good").key]
+    found = bench.run([Job(case("good"), COUNTED)], counter_lane=lane)
+    assert lane.commands == 2
+    assert found["good"].number("l2_hit_rate") == 0.5
+    assert found["good"].environment.ncu == "2025.3.1.0"
 
 
 def test_a_case_that_dies_under_the_profiler_stays_ok_and_the_rest_is_profiled(bench: Bench) -> None:
