@@ -89,12 +89,9 @@ def test_an_empty_folder_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_bare_name_means_the_family_that_device_and_engine_can_run(tmp_path: Path) -> None:
-    for family in ("hopper", "triton"):
-        text = DECLARATION.format(id=f"{family}/tiled")
-        if family == "hopper":
-            text = text.replace(", plan", ', architectures=("sm_90a",), plan')
-        declare(tmp_path / family, "tiled", text)
-    variants = load([tmp_path / "hopper", tmp_path / "triton"])
+    text = DECLARATION.format(id="hopper/tiled").replace(", plan", ', architectures=("sm_90a",), plan')
+    declare(tmp_path / "hopper", "tiled", text)
+    variants = load([tmp_path / "hopper"])
     assert select(variants, "tiled", device("h200"), "gpu").id == "hopper/tiled"
     assert select(variants, "tiled", device("h200"), "emulator").id == "cuda/tiled"
     assert select(variants, "tiled", device("a100"), "gpu").id == "cuda/tiled"
