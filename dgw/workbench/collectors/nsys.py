@@ -37,10 +37,10 @@ class NsysProblem:
 
 
 def profile_command(tool: Path | str, report: Path | str, *, extra: Sequence[str] = ()) -> list[str]:
-    """The argv prefix that runs a child under nsys and writes `report` (without suffix: .nsys-rep and .sqlite are added).
+    """The argv prefix that runs a child under nsys and writes `report`, to which .nsys-rep and .sqlite are added.
 
-    Only CUDA and NVTX are traced, kernels inside CUDA graphs one by one; the CPU is not sampled (that writes gigabytes),
-    and the environment of the child is not kept.
+    Only CUDA and NVTX are traced, kernels inside CUDA graphs one by one; the CPU is not sampled (that writes
+    gigabytes), and the environment of the child is not kept.
     """
     return [
         str(tool),
@@ -59,7 +59,7 @@ def export_command(tool: Path | str, report: Path | str, sqlite: Path | str) -> 
 
 
 def nsys_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """`env` for a child under nsys: C locale, no other profiler's injection, and word to libraries to leave CUPTI alone."""
+    """`env` for a child under nsys: C locale, no other profiler's injection, libraries told to leave CUPTI alone."""
     injected = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "NV_COMPUTE_PROFILER_IN_PROCESS")
     kept = {name: value for name, value in env.items() if name not in injected and not name.startswith("LC_")}
     return {**kept, "LC_ALL": "C", "DG_NSYS_PROFILING": "1", "EP_USE_NVIDIA_TOOLS": "1"}
@@ -173,7 +173,7 @@ def _unread(problem: NsysProblem | None, tool: Path | None) -> NsysProblem | Non
     if importer_of(tool) is None and "nsight-compute" in str(tool.resolve()).lower():
         return replace(
             problem,
-            cause="nsys collected a timeline but cannot read it: this nsys came with Nsight Compute and has no importer",
+            cause="nsys collected a timeline but cannot read it: it came with Nsight Compute and has no importer",
             cure="install the package nsight-systems-cli, or point DGW_NSYS to a full nsys",
         )
     return problem

@@ -185,7 +185,7 @@ def _version(meta: Mapping[str, str]) -> str:
     return ", ".join(part for part in (f"nsys {product}".strip(), f"schema {schema}" if schema else "") if part)
 
 
-_KEPT = ("CUPTI_ACTIVITY_KIND_", "ENUM_", "NVTX_EVENTS", "StringIds", "TARGET_INFO_GPU", "TARGET_INFO_CUDA_")
+_KEPT = ("CUPTI_ACTIVITY_KIND_", "ENUM_", "NVTX_EVENTS", "StringIds", "TARGET_INFO_GPU")
 _KEPT_META = ("EXPORT_SCHEMA_VERSION", "PRODUCT_VERSION")
 
 

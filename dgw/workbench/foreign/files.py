@@ -75,21 +75,24 @@ def _begins(path: Path, magic: bytes) -> bool:
 def _report(path: Path, problem: Problem, lookup: Lookup) -> Imported:
     from dgw.workbench.collectors.ncu import damage, read_kernels
 
-    kernels = _some(read_kernels(path), path)
+    kernels = _some(read_kernels(path))
     return Imported(tuple(foreign_ncu.records(kernels, problem, lookup)), path, "ncu-rep", damage(path))
 
 
 def _csv(path: Path, problem: Problem, lookup: Lookup) -> Imported:
     from dgw.workbench.collectors.ncu import read_csv
 
-    kernels = _some(read_csv(path), path)
+    try:
+        kernels = _some(read_csv(path))
+    except ReportError as error:
+        raise ReportError(f"{path.name}: {error.message}", error.hint) from error
     return Imported(tuple(foreign_ncu.records(kernels, problem, lookup)), path, "csv")
 
 
-def _some(kernels: list[KernelCounters], path: Path) -> list[KernelCounters]:
+def _some(kernels: list[KernelCounters]) -> list[KernelCounters]:
     if not kernels:
         raise ReportError(
-            f"{path.name} holds no kernel", "profile again: ncu says `No kernels were profiled` and exits 0"
+            "the report holds no kernel", "profile again: ncu says `No kernels were profiled` and exits 0"
         )
     return kernels
 
