@@ -29,7 +29,14 @@ _AT_OLD = re.compile(r"^(?:at )?0x[0-9a-fA-F]+ in (?:(?P<place>[^()\s]+:\d+)(?::
 _BY = re.compile(r"by thread \((?P<thread>[\d,]+)\) in block \((?P<block>[\d,]+)\)")
 _RACE = re.compile(r"Race reported between (?P<first>\w+) access at (?P<where>.+)")
 _OTHER = re.compile(r"and (?P<second>\w+) access at (?P<where>.+?)(?:\s*\[(?P<hazards>\d+) hazards?\])?\s*$")
-_NOT_FINDINGS = ("COMPUTE-SANITIZER", "LEAK SUMMARY", "Launch #", "Generating coredump", "Kernel:")
+_NOT_FINDINGS = (
+    "COMPUTE-SANITIZER",
+    "LEAK SUMMARY",
+    "Launch #",
+    "Generating coredump",
+    "Kernel:",
+    "Target application",
+)
 
 
 @dataclass(frozen=True)
@@ -114,10 +121,17 @@ _PROBLEMS = (
     ),
     (
         "option",
-        r"unrecogni[sz]ed option|the argument .* is invalid|the required argument",
+        r"unrecogni[sz]ed option|the argument .* is invalid|the required argument|see the compute-sanitizer manual for",
         "this compute-sanitizer does not know an option that dgw gives it",
         "install the compute-sanitizer of CUDA 12 or newer",
         True,
+    ),
+    (
+        "crashed",
+        r"process didn't terminate successfully|couldn't find exit code",
+        "the program crashed, or was killed, under compute-sanitizer",
+        "run the same case without --sanitize first",
+        False,
     ),
 )  # fmt: skip
 
@@ -218,7 +232,7 @@ def _findings(tool: str, log: str) -> list[_Finding]:
             _add(current, text, other)
             continue
         current = None
-        if not text or "SUMMARY:" in text or text.startswith(_NOT_FINDINGS):
+        if not text or body.startswith("  ") or "SUMMARY:" in text or text.startswith(_NOT_FINDINGS):
             continue
         if any(re.search(pattern, text) for _, pattern, *_ in _PROBLEMS):
             continue

@@ -41,6 +41,11 @@ OLD = """========= COMPUTE-SANITIZER
 ========= RACECHECK SUMMARY: 2 hazards displayed (1 error, 1 warning)
 """
 
+CRASH = """========= COMPUTE-SANITIZER
+========= Error: process didn't terminate successfully
+=========     The application may have hit an error when dereferencing Unified Memory from the host. Please rerun it
+"""
+
 
 def test_findings_of_one_place_are_one_row_with_kernel_line_count_thread_and_block() -> None:
     found = sanitizer.examine("memcheck", MEMCHECK, sanitizer.FOUND)
@@ -79,6 +84,9 @@ def test_races_carry_their_hazards_both_places_and_their_severity_in_old_and_new
     ("log", "status", "kind"),
     [
         ("========= Target application terminated before first instrumented API call\n", 255, "no-cuda"),
+        (CRASH, 255, "crashed"),
+        (f"{CRASH}========= Error: Target application terminated before first instrumented API call\n", 255, "no-cuda"),
+        ("Please see the compute-sanitizer manual for more information.\n", 255, "option"),
         ("========= Error: No attachable process found. compute-sanitizer timed-out.\n", 1, "not-attached"),
         ("Unable to find injection library libsanitizer-collection.so\n", 1, "injection"),
         ("unrecognised option '--check-exit-code'\n", 255, "option"),
@@ -92,7 +100,7 @@ def test_races_carry_their_hazards_both_places_and_their_severity_in_old_and_new
 def test_no_exit_status_alone_makes_a_program_clean(log: str, status: int, kind: str) -> None:
     found = sanitizer.examine("memcheck", log, status)
     assert found.problem is not None
-    assert (found.problem.kind, found.clean) == (kind, False)
+    assert (found.problem.kind, found.clean, found.defects) == (kind, False, ())
     assert sanitizer.measurement("memcheck", found).absent == found.problem.cause
     assert found.problem.error().exit_code in (Exit.FAULT, Exit.MISSING)
 
