@@ -94,6 +94,7 @@ def _without_repeats(
     terminator = kernel.operations[block.last - 1] if block.terminator is not None else None
     final = set(reads_of(terminator)) if terminator is not None else set()
     keep = live | final
+    guards = {operation.instruction.guard for operation in operations}  # they are named by instructions, not by reads
     writers: dict[Register, int] = {}
     for operation in operations:
         for register in operation.writes:
@@ -112,7 +113,7 @@ def _without_repeats(
         if single and operation.pure and operation.instruction.guard is None:
             key = (operation.key, tuple(_identity(read, version) for read in reads))
             repeat = values.get(key)
-            if repeat is None or any(w in keep for w in operation.writes):
+            if repeat is None or any(w in keep or w in guards for w in operation.writes):
                 values.setdefault(key, operation.writes)
                 repeat = None
         if repeat is not None:
