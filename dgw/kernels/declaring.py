@@ -11,6 +11,7 @@ from dgw.model import DTYPE_BITS, Argument, Config, Device, Operand, Pointer, Pr
 INCLUDE = Path(__file__).parent / "include"
 LARGEST_SIZE = 2**31 - 1024  # m, n, k and the edge of the last tile are 32-bit integers in the kernels
 LARGEST_GRID = 2**31 - 1
+ADDENDS = ("f16", "bf16", "f32")  # dtypes of C, bias and residual
 STORED = {"tf32": "F32"}  # names in types.cuh that differ from the upper-case dtype
 
 
@@ -97,20 +98,28 @@ def refuses_problem(problem: Problem, inputs: Iterable[str], outputs: Iterable[s
     if problem.a.dtype not in inputs:
         return f"dtype {problem.a.dtype} is not supported as input, only {', '.join(inputs)}"
     for name, operand in problem.operands().items():
-        if name not in ("a", "b") and operand.dtype not in outputs:
-            return f"dtype {operand.dtype} is not supported for {name}, only {', '.join(outputs)}"
+        supported = outputs if name == "d" else ADDENDS
+        if name not in ("a", "b") and operand.dtype not in supported:
+            return f"dtype {operand.dtype} is not supported for {name}, only {', '.join(supported)}"
     if problem.accumulator != "f32":
         return f"accumulates in f32, not in {problem.accumulator}"
     if max(problem.m, problem.n, problem.k) > LARGEST_SIZE:
         return f"m, n and k may be at most {LARGEST_SIZE}"
-    return next((why for item in problem.operands().items() if (why := refuses_storage(*item))), None)
+    quantised = problem.epilogue.quantise != "none"
+    return next(
+        (why for name, o in problem.operands().items() if (why := refuses_storage(name, o, quantised and name == "d"))),
+        None,
+    )
 
 
-def refuses_storage(name: str, operand: Operand) -> str | None:
-    """Why an operand's storage is not supported: only plain dense matrices, all but A and B in row order."""
+def refuses_storage(name: str, operand: Operand, quantised: bool) -> str | None:
+    """Why an operand's storage is not supported: only plain dense matrices, all but A and B in row order.
+
+    What a `quantised` output stores is judged by the stage that quantises.
+    """
     if name not in ("a", "b") and operand.order != "row":
         return f"{name} must be stored in row order"
-    if operand.scale != "none" or operand.zero_point != 0:
+    if not quantised and (operand.scale != "none" or operand.zero_point != 0):
         return f"{name} has scale {operand.scale} and zero point {operand.zero_point}, which are not supported"
     if operand.sparsity != "dense" or operand.packing != "plain":
         return f"{name} is {operand.sparsity} with packing {operand.packing}, but only dense plain storage is supported"

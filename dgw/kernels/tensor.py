@@ -6,13 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dgw.kernels import declaring
-from dgw.model import Config, Device, Problem, Tunable
+from dgw.model import Argument, Config, Device, Pointer, Problem, Scalar, Tunable, sm
 
 INPUTS = ("f16", "bf16", "tf32")
 OUTPUTS = ("f16", "bf16", "f32")
 REGISTERS = 65536
 STEP_BYTES = 32  # depth of one mma.sync
+COLUMNS = 8  # of a row of D that a thread stores at once
 MOST_SUMS = 128  # accumulators of a thread beside which two sets of fragments fit into 255 registers
+ACTIVATIONS = {"none": "NO_ACTIVATION", "relu": "RELU", "gelu": "GELU", "gelu-tanh": "GELU_TANH", "silu": "SILU"}
+QUANTISATIONS = {"none": "NO_SCALE", "tensor": "SCALE_PER_TENSOR", "row": "SCALE_PER_ROW"}
 
 SPACE = (
     Tunable(name="BM", default=128, values=(64, 128, 256), meaning="rows of D a CTA computes"),
@@ -75,6 +78,12 @@ class Tiling:
         """Blocks an SM shall hold at least, so that the compiler caps registers without spilling."""
         return max(1, min(8, REGISTERS // (self.threads * self.registers())))
 
+    def resident_blocks(self, device: Device) -> int:
+        """Blocks that an SM of `device` holds at once, by threads, registers and shared memory; at least 1."""
+        by_shared = device.shared_per_sm // (self.shared_bytes + device.shared_reserved_per_block)
+        by_threads = device.max_threads_per_sm // self.threads
+        return max(1, min(self.min_blocks(), by_shared, by_threads, device.max_blocks_per_sm))
+
     def refuses(self) -> str | None:
         """Why the sizes do not fit together."""
         if self.bm % self.wm or self.bn % self.wn:
@@ -118,8 +127,55 @@ def defines(problem: Problem, config: Config) -> Config:
     tiling = Tiling.of(problem, config)
     found = {name: config[name] for name in ("BM", "BN", "BK", "WM", "WN", "STAGES", "GROUP_M")}
     found |= declaring.operand_defines(problem)
+    for name in ("VEC_C", "VEC_D"):
+        found[name] = min(int(found[name]), COLUMNS)
     narrowest = min(int(found["VEC_A"]), int(found["VEC_B"])) * tiling.element_bytes
     return found | {
         "MIN_BLOCKS": tiling.min_blocks() if narrowest == 16 else 1,
         "ASYNC": "true" if narrowest >= 4 else "false",
     }
+
+
+def refuses_epilogue(problem: Problem, device: Device) -> str | None:
+    """Why the fused epilogue cannot produce what `problem` asks for."""
+    dtype, quantise = problem.d.dtype, problem.epilogue.quantise
+    if (quantise == "none") != (dtype in OUTPUTS):
+        return f"quantise {quantise} does not go with an output of {dtype}"
+    if dtype == "e4m3" and sm(device.arch) < 89:
+        return f"{device.name} ({device.arch}) has no conversion to e4m3; sm_89 is the first"
+    if dtype == "e4m3" and problem.d.zero_point != 0:
+        return "e4m3 has no zero point"
+    return None
+
+
+def fused_defines(problem: Problem, config: Config) -> Config:
+    """The defines of the stages with a fused epilogue."""
+    found = defines(problem, config)
+    for name in ("bias", "residual"):
+        operand = problem.operands().get(name)
+        found[f"USE_{name.upper()}"] = "true" if operand else "false"
+        found[f"TYPE_{name.upper()}"] = declaring.type_name(operand.dtype if operand else "f16")
+        vector = declaring.vector_elements(problem, name) if operand else 1
+        found[f"VEC_{name.upper()}"] = min(vector, COLUMNS)
+    found["ACTIVATION"] = ACTIVATIONS[problem.epilogue.activation]
+    found["QUANTISATION"] = QUANTISATIONS[problem.epilogue.quantise]
+    return found
+
+
+def fused_arguments(problem: Problem) -> tuple[Argument, ...]:
+    """The plain arguments with bias, residual and the output's scale after the pointers, ldr and the zero point.
+
+    `d_scale` points to one f32 (quantise tensor) or one a row of D; what the problem lacks is null.
+    """
+    pointers, scalars = declaring.gemm_arguments(problem)[:4], declaring.gemm_arguments(problem)[4:]
+    ldr = None if problem.residual is not None else 0
+    return (
+        *pointers,
+        Pointer(operand="bias"),
+        Pointer(operand="residual"),
+        Pointer(operand="d_scale"),
+        *scalars[:7],
+        Scalar(name="ldr", dtype="i64", value=ldr),
+        *scalars[7:],
+        Scalar(name="zero_point", dtype="f32", value=float(problem.d.zero_point)),
+    )

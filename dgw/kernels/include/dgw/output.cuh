@@ -5,10 +5,35 @@
 
 namespace dgw {
 
+// The nearest integer, ties to even, of -128 .. 127, in the low byte. The large addend leaves no fraction bits.
+__device__ __forceinline__ u32 to_s8(float value) {
+    return __float_as_uint(fminf(fmaxf(value, -128.0f), 127.0f) + 12582912.0f);
+}
+
+// Two e4m3, `low` in the low byte: to nearest even, at most 448. Needs sm_89.
+__device__ __forceinline__ u32 pack_e4m3(float low, float high) {
+    u16 pair;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+// Two or one of the one-byte elements of T in the low half.
+template <Type T, bool BOTH>
+__device__ __forceinline__ u32 pack_bytes(const float* values) {
+    if constexpr (T == E4M3) return pack_e4m3(values[0], BOTH ? values[1] : 0.0f);
+    return BOTH ? __byte_perm(to_s8(values[0]), to_s8(values[1]), 0x0040) : to_s8(values[0]);
+}
+
 // PIECE elements of `values`, rounded to T, as packed words.
 template <Type T, int PIECE>
 __device__ __forceinline__ void round_piece(u32* words, const float* values) {
-    if constexpr (size_of(T) == 4 || PIECE == 1) {
+    if constexpr (size_of(T) == 1 && PIECE >= 4) {
+#pragma unroll
+        for (int i = 0; i < PIECE / 4; ++i)
+            words[i] = __byte_perm(pack_bytes<T, true>(values + 4 * i), pack_bytes<T, true>(values + 4 * i + 2), 0x5410);
+    } else if constexpr (size_of(T) == 1) {
+        words[0] = pack_bytes<T, PIECE == 2>(values);
+    } else if constexpr (size_of(T) == 4 || PIECE == 1) {
 #pragma unroll
         for (int i = 0; i < PIECE; ++i) words[i] = from_f32<T>(values[i]);
     } else {

@@ -10,6 +10,9 @@ namespace dgw {
 // line. 32-bit elements that run along m or n are read one by one, four rows at a time, and need slots of 32 bytes.
 template <Type T, bool K_MAJOR, int EXTENT, int DEPTH, int THREADS, int VEC, bool ASYNCHRONOUS>
 struct Tile {
+    static constexpr bool ALONG_K = K_MAJOR;
+    static constexpr int SIZE = size_of(T);
+    static constexpr bool SINGLE = SIZE == 4 && !K_MAJOR;  // read one by one
     static constexpr int CHUNK = 16;
     static constexpr int ELEMENTS = CHUNK / size_of(T);
     static constexpr int CHUNKS_IN_ROW = (K_MAJOR ? DEPTH : EXTENT) / ELEMENTS;
@@ -19,7 +22,7 @@ struct Tile {
     static constexpr u32 BYTES = EXTENT * DEPTH * size_of(T);
 
     static __device__ __forceinline__ u32 twist(u32 row) {
-        if constexpr (size_of(T) == 4 && !K_MAJOR) return row % 4 * 32;
+        if constexpr (SINGLE) return row % 4 * 32;
         if constexpr (ROW >= 128) return row % 8 * CHUNK;
         return row * ROW / 128 * CHUNK % ROW;
     }
