@@ -18,7 +18,7 @@ from dgw.workbench.passes import Found, Target, Workplace, grouped
 from dgw.workbench.protocol import Begin, ChildJob, Done, Message
 
 CHUNK = 25
-_PATIENCE = 20.0  # every access is checked by code of its own; 10 to 50 times as slow is usual
+_PATIENCE = 10.0  # every access is checked by code of its own; 10 to 50 times as slow is usual
 _RUNNABLE = ("ok", "wrong", "crashed", "launch-failed")
 
 
@@ -143,7 +143,9 @@ class SanitizerPass:
 
     def _note(self, tool: str, case: _Case, answer: _Answer, place: Workplace) -> None:
         key, found = case.target.member.case.key, answer.examination
-        if found.problem is not None and answer.heard.current == key:
+        unfinished = key not in answer.heard.done
+        untold = found.problem.kind in ("no-summary", "crashed") if found.problem else found.errors == 0
+        if unfinished and untold:
             reason = f"under {tool}: {answer.end.describe(_PATIENCE * place.deadline_s)}"
         elif found.errors == 0 and key in answer.heard.failed:
             reason = f"under {tool}: {answer.heard.failed[key]}"
