@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +19,7 @@ from dgw.workbench.children import End
 from dgw.workbench.passes import Target, Workplace
 from dgw.workbench.protocol import Begin, ChildJob, Done, Member, Message, write_job
 
+KEY = "0123456789abcdef"
 STUBS = Path(__file__).parents[2] / "data" / "stubs"
 NSYS, SANITIZER = STUBS / "nsys", STUBS / "compute-sanitizer"
 
@@ -110,3 +112,28 @@ class Children:
 def every_variant() -> list[Variant]:
     """What dgw ships."""
     return list(load().values())
+
+
+def values(found: Iterable[Measurement], scope: str = "case") -> dict[str, Any]:
+    return {one.metric: one.value for one in found if one.scope == scope}
+
+
+def torch_trace(path: Path, name: str = KEY, kernels: int = 2, correlated: bool = True) -> Path:
+    """A trace as torch.profiler exports it: one range, its launches, its kernels."""
+    events: list[dict[str, Any]] = [
+        {"ph": "X", "cat": "user_annotation", "name": f"dgw@{name}", "pid": 1, "tid": 1, "ts": 100.0, "dur": 500.0},
+        {"ph": "X", "cat": "gpu_user_annotation", "name": f"dgw@{name}", "pid": 0, "tid": 7, "ts": 130.0, "dur": 60.0},
+        {"ph": "i", "name": "Iteration Start", "ts": 1},
+    ]
+    for number in range(kernels):
+        begin = 110.0 + 5 * number
+        call = {"ph": "X", "cat": "cuda_driver", "name": "cuLaunchKernelEx", "pid": 1, "tid": 1, "ts": begin,
+                "dur": 4.0, "args": {"correlation": number + 1 if correlated else 0}}  # fmt: skip
+        begin = 150.0 + 20 * number
+        kernel = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": begin, "dur": 15.0,
+                  "args": {"correlation": number + 1, "grid": [4, 2, 1], "block": [128, 1, 1], "stream": 7,
+                           "registers per thread": 64, "shared memory": 2048}}  # fmt: skip
+        events += [call, kernel]
+    device = {"id": 0, "name": "NVIDIA H200", "computeMajor": 9, "computeMinor": 0, "numSms": 132}
+    path.write_text(json.dumps({"schemaVersion": 1, "deviceProperties": [device], "traceEvents": events}))
+    return path
