@@ -34,6 +34,12 @@ HIDDEN = ("child",)
 _MODULES = {"list": "list_", "import": "import_", "store": "store"}
 
 
+class Interrupted(DgwError):
+    """Ctrl-C before anything was finished."""
+
+    exit_code = Exit.INTERRUPTED
+
+
 class Commands(TyperGroup):
     """A group that imports a command's module when the command is run, not when the commands are listed."""
 
@@ -53,6 +59,13 @@ class Commands(TyperGroup):
         command = typer.main.get_command(own)
         command.name = cmd_name
         return command
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; Ctrl-C outside of what a command handles itself is an error like any other."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted", "the same command again") from None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The list of commands, from the table above."""
@@ -108,9 +121,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except DgwError as error:
         complain(error)
         return int(error.exit_code)
-    except typer.Abort:
-        sys.stderr.write("error: interrupted\n  try: the same command again\n")
-        return int(Exit.INTERRUPTED)
     except _CLICK_ERROR as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             sys.stdout.write(f"{error}\n")

@@ -186,3 +186,13 @@ def test_failures_of_one_variant_and_kind_are_one_warning(dgw: Dgw, engine: Engi
     ended = dgw("profile", "-v", "tiled", "--shape", "8x8x8,16x16x16,32x32x32")
     assert ended.err.count("warning: ") == 1
     assert ended.out.count("crashed") >= 3
+
+
+def test_ctrl_c_before_a_run_begins_ends_in_two_lines(dgw: Dgw, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(ask: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dgw.commands.session.machine", interrupt)
+    ended = dgw("profile", "-v", "swizzled", *SHAPE)
+    assert ended.code == 130
+    assert ended.error_is_two_lines(), ended.err
