@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from dgw.model import Check, Measurement, Outcome, Variant
 from dgw.workbench.collectors import timing
 from dgw.workbench.device.arena import Arena
 from dgw.workbench.device.bench import Competitor, GpuBench, verify
+from dgw.workbench.device.buffers import BufferSet, SeparateSet
 from dgw.workbench.device.context import Gpu
 from dgw.workbench.device.driver import CudaError, Driver
 from dgw.workbench.device.inputs import Inputs
@@ -104,12 +105,12 @@ class Worker:
                 raise ContextLost from error
             return None
 
-    def _competitor(self, member: Member, arena: Arena) -> Competitor:
+    def _competitor(self, member: Member, arena: Arena, sets: Sequence[BufferSet] = ()) -> Competitor:
         variant = self.variants.get(member.case.variant)
         if variant is None:
             raise DgwError(f"this process knows no variant {member.case.variant}", "dgw list")
         competitor = Competitor(self.gpu, self.kernels, member, variant)
-        competitor.bind(arena.sets[:1])
+        competitor.bind(sets or arena.sets[:1])
         return competitor
 
     def _measure(self, group: Group) -> None:
@@ -258,7 +259,8 @@ class Worker:
             key = member.case.key
             self.announce(key, "profile")
             try:
-                competitor = self._competitor(member, arena)
+                sets = [SeparateSet(arena.sets[0])] if self.job.separate else []
+                competitor = self._competitor(member, arena, sets)
                 competitor.run_once()
                 nvtx.push_range(key, domain="dgw")
                 try:

@@ -71,6 +71,7 @@ class ChildJob(Noun, frozen=True, kw_only=True):
     policy: Policy = Policy()
     device_code: dict[str, str] = {}  # name of a device source -> its cubin file
     trace: str = ""
+    separate: bool = False  # profile: every operand in an allocation of its own, so that a sanitizer sees its ends
     activity: bool = False  # also time the replays through CUPTI activity records (imports torch)
     protocol: int = PROTOCOL
 

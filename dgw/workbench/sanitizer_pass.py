@@ -131,7 +131,8 @@ class SanitizerPass:
         if any(plan is None for plan in plans):  # nobody knows what kernels foreign code launches
             entries = []
         job = ChildJob(
-            kind="profile", groups=grouped([target.member for target in targets]), device_code=dict(place.device_code)
+            kind="profile", groups=grouped([target.member for target in targets]),
+            device_code=dict(place.device_code), separate=True,
         )  # fmt: skip
         heard = _Heard()
         prefix = sanitizer.command(self._path, tool, log, entries)

@@ -99,14 +99,15 @@ def listen(tmp_path: Path) -> Callable[..., tuple[int, list[Message], FakeCuda]]
 
     def run(
         *names: str, lanes: tuple[Any, ...] = ("check",), kind: Any = "measure", shared: int = 0, free: int = 1 << 30,
-        problem: Problem = PROBLEM, nvml: Any = None, against: str = "",
+        problem: Problem = PROBLEM, nvml: Any = None, against: str = "", separate: bool = False,
     ) -> tuple[int, list[Message], FakeCuda]:  # fmt: skip
         keys = (member(against, (), problem, 0).case.key,) if against else ()
         members = tuple(member(name, keys, problem, shared) for name in names)
         code = dict.fromkeys(("fill", "reference", "compare"), str(cubin))
         job = ChildJob(
-            kind=kind, groups=(Group(members=members, lanes=lanes),) if names else (), policy=POLICY, device_code=code
-        )
+            kind=kind, groups=(Group(members=members, lanes=lanes),) if names else (), policy=POLICY, device_code=code,
+            separate=separate,
+        )  # fmt: skip
         job_file, fifo = tmp_path / "job.json", tmp_path / "fifo"
         write_job(job_file, job)
         os.mkfifo(fifo)

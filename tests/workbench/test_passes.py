@@ -8,8 +8,14 @@ from typing import Any
 
 import pytest
 
-from dgw.model import Artifact, Case
+from dgw.kernels.loader import load
+from dgw.model import Artifact, Case, gemm
+from dgw.toolchain.cache import CompileCache
+from dgw.toolchain.devices import device
+from dgw.workbench.collectors.sanitizer import refusal
 from dgw.workbench.device import timeline
+from dgw.workbench.device.context import Gpu
+from dgw.workbench.prepare import prepare
 from dgw.workbench.protocol import Begin, Done
 from dgw.workbench.runner import Job
 from dgw.workbench.sanitizer_pass import SanitizerPass
@@ -95,3 +101,33 @@ def test_the_child_marks_launches_and_replays_and_reports_their_time(listen: Lis
     assert {one.metric for one in first.measurements} == {"replay_launches", "replay_time"}
     assert (first.outcome, second.outcome) == ("ok", "crashed")
     assert [m.phase for m in messages if isinstance(m, Begin)][:2] == ["inputs", "timeline"]
+
+
+def test_under_a_sanitizer_every_operand_ends_where_its_allocation_ends(listen: Listen) -> None:
+    sizes: list[int] = []
+    allocate = Gpu.allocate
+
+    def watched(self: Gpu, size: int) -> int:
+        sizes.append(size)
+        return allocate(self, size)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Gpu, "allocate", watched)
+        _, messages, cuda = listen("correct", kind="profile", separate=True)
+    m, n, k = PROBLEM.m, PROBLEM.n, PROBLEM.k
+    assert sizes[-3:] == [2 * m * k, 2 * k * n, 2 * m * n]
+    assert cuda.launched.count("correct") == 2
+    assert [m.outcome for m in messages if isinstance(m, Done)] == ["ok"]
+
+
+def test_the_planted_race_compiles_and_is_one_that_racecheck_may_judge(tmp_path: Path) -> None:
+    found = load((Path(__file__).parents[1] / "planted",))["planted/shared-race"]
+    problem = gemm(64, 64, 64, "f32")
+    prepared = prepare(Case(problem=problem, variant=found.id), found, device("h200"), CompileCache(tmp_path))
+    assert prepared.record.outcome == "ok"
+    assert refusal("racecheck", found) == ""
+    lines = (found.root / "shared_race.cu").read_text().splitlines()
+    assert [number for number, line in enumerate(lines, 1) if line.endswith(("// the write", "// the read"))] == [
+        10,
+        12,
+    ]

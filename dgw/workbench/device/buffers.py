@@ -104,6 +104,31 @@ class BufferSet:
         self.gpu.free(self.base)
 
 
+class SeparateSet(BufferSet):
+    """The same operands in an allocation each, of not one byte more than the operand: a sanitizer sees every overrun.
+
+    Inputs are copied from `source`; D stays as it was allocated, so that a read of it is a read of nothing written.
+    """
+
+    def __init__(self, source: BufferSet) -> None:
+        """Allocate and copy. Raises CudaError (out of memory)."""
+        self.gpu, self.problem, self.layout, self.base = source.gpu, source.problem, source.layout, 0
+        self._addresses: dict[str, int] = {}
+        for name, operand in self.problem.operands().items():
+            width = element_bytes(operand.dtype)
+            size = (operand.offset + layouts.extent(self.problem, name)) * width
+            allocated = self.gpu.allocate(size)
+            self._addresses[name] = allocated + operand.offset * width
+            if name != "d":
+                begin = source.base + source.layout.regions[name].start + GUARD
+                self.gpu.driver.call("cuMemcpyDtoDAsync", allocated, begin, size, self.gpu.stream)
+        self.gpu.synchronise()
+
+    def address(self, name: str) -> int:
+        """Address of the first element of operand `name`."""
+        return self._addresses[name]
+
+
 @dataclass(frozen=True)
 class Untouched:
     """What the bytes around the elements told: how many changed, and the offset of the first from the data."""
