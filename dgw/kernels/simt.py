@@ -80,6 +80,11 @@ class Tiling:
             )
         if self.tm * self.tn > MOST_SUMS:
             return f"TM x TN = {self.tm * self.tn} sums a thread do not fit its registers; at most {MOST_SUMS} do"
+        if self.threads * self.registers() > REGISTERS:
+            return (
+                f"{self.threads} threads of about {self.registers()} registers do not fit an SM's {REGISTERS}; "
+                "take a smaller tile"
+            )
         if self.bk % self.chunk:
             return f"BK={self.bk} is not a multiple of the {self.chunk} elements that one access moves"
         for name, extent, per_thread, along_k in (

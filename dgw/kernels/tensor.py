@@ -92,6 +92,11 @@ class Tiling:
             return f"WM={self.wm} must be a multiple of 16, and WN={self.wn} of 32"
         if self.wm * self.wn // 32 > MOST_SUMS:
             return f"WM x WN = {self.wm}x{self.wn} needs {self.wm * self.wn // 32} sums a thread; {MOST_SUMS} fit"
+        if self.threads * self.registers() > REGISTERS:
+            return (
+                f"{self.threads} threads of about {self.registers()} registers do not fit an SM's {REGISTERS}; "
+                "take a smaller tile"
+            )
         steps = self.bk * self.element_bytes // STEP_BYTES
         if steps < 2:
             least = 2 * STEP_BYTES // self.element_bytes

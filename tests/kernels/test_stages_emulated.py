@@ -1,0 +1,49 @@
+"""Every stage computes the right thing: ragged, padded and misaligned operands, executed on the CPU."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from dgw.model import Case, Operand, Problem, Source, Variant, gemm
+from dgw.toolchain.build import build
+from dgw.toolchain.devices import device
+from dgw.workbench.collectors.emulator import Emulation, emulate
+from tests.kernels.ladder import STAGES
+
+replace = msgspec.structs.replace
+H200 = device("h200")
+
+
+def emulated(variant: Variant, problem: Problem) -> Emulation:
+    config = variant.defaults()
+    assert variant.refuses(problem, config, H200) is None
+    assert variant.plan is not None
+
+    def ptx(source: Source) -> str:
+        return build(source, variant.root, variant.includes, H200.arch).ptx
+
+    case = Case(problem=problem, variant=variant.id, config=config)
+    return emulate(case, variant.plan(problem, config, H200), ptx, None, H200, full_grid=True)
+
+
+@pytest.mark.parametrize("variant", STAGES, ids=lambda v: v.id)
+def test_a_ragged_problem_with_padding_alpha_and_beta_is_right(variant: Variant) -> None:
+    problem = gemm(67, 129, 45, "bf16", "tn", alpha=0.5, beta=2.0)
+    problem = replace(
+        problem,
+        a=replace(problem.a, ld=72, offset=8),
+        b=replace(problem.b, ld=131, offset=1),
+        c=Operand(dtype="f32", ld=132),
+        d=replace(problem.d, ld=136, offset=2),
+    )
+    found = emulated(variant, problem)
+    assert found.check.passed, found.check.detail
+    assert found.findings == ()
+
+
+@pytest.mark.parametrize("variant", [v for v in STAGES if v.name != "naive"], ids=lambda v: v.id)
+def test_the_emulator_counts_the_conflicts_that_the_declaration_claims(variant: Variant) -> None:
+    found = emulated(variant, gemm(128, 128, 64))
+    ratio = next(m.value for m in found.measurements if m.metric == "conflict_ratio_ld" and m.scope == "case")
+    assert ratio == pytest.approx(28 / 34 if variant.name == "tiled" else 0.0)
