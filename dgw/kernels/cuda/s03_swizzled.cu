@@ -1,7 +1,7 @@
 // swizzled: the tiled kernel, with each chunk of a shared-memory tile moved to another place of its 128-byte line.
 //
 // A phase of a shared access is free of conflicts when its lanes touch different slots of CHUNK bytes in a line of 32
-// banks. Neighbouring lanes read chunks that lie LANE_STRIDE chunks apart, so without help they meet in the same slots.
+// banks. Neighbouring lanes read chunks that lie LANE_STRIDE bytes apart, so without help they meet in the same slots.
 // The chunk's number is therefore XORed with the number of the lane that will read it. The XOR stays within the line, so
 // that copies into the tile, which write whole lines, are as free of conflicts as they were.
 #include "dgw/output.cuh"
@@ -71,8 +71,8 @@ struct Tile {
         for (int i = 0; i < COPIES; ++i) store_shared<CHUNK>(shared + target(thread, i), words[i]);
     }
 
-    // Where this thread's copy number `copy` goes. Its rows lie COPY_ROWS apart, so that the twist changes by at most one
-    // bit pattern from copy to copy, and not at all where the rows of eight threads are copied at once.
+    // Where this thread's copy number `copy` goes. Its rows lie COPY_ROWS apart, a power of two above its first row, so
+    // that the readers' numbers share no bits and their twists add up by XOR.
     static __device__ __forceinline__ u32 target(u32 thread, u32 copy) {
         const u32 row = thread / CHUNKS_IN_ROW, byte = thread % CHUNKS_IN_ROW * CHUNK;
         const u32 first = place(row, byte, (K_MAJOR ? row : byte / size_of(T)) / PER_THREAD);

@@ -82,8 +82,8 @@ struct Tile {
         }
     }
 
-    // Where this thread's copy number `copy` goes. Its rows lie COPY_ROWS apart, so that the twist changes by at most one
-    // bit pattern from copy to copy, and not at all where the rows of eight threads are copied at once.
+    // Where this thread's copy number `copy` goes. Its rows lie COPY_ROWS apart, a power of two above its first row, so
+    // that the readers' numbers share no bits and their twists add up by XOR.
     static __device__ __forceinline__ u32 target(u32 thread, u32 copy) {
         const u32 row = thread / CHUNKS_IN_ROW, byte = thread % CHUNKS_IN_ROW * CHUNK;
         const u32 first = place(row, byte, (K_MAJOR ? row : byte / size_of(T)) / PER_THREAD);
