@@ -23,7 +23,7 @@ from dgw.workbench.binding import scalar_value
 
 os.environ["TRITON_INTERPRET"] = "1"
 TORCH = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "tf32": "float32"}
-GUARD = 3  # elements before and after an operand that nothing may change
+GUARD = 64  # elements before and after an operand that nothing may change
 
 
 @lru_cache
@@ -46,9 +46,13 @@ class Memory:
     def __init__(self, problem: Problem, name: str, value: Any = None) -> None:
         import torch
 
-        dtype = problem.operands()[name].dtype
+        dtype, kind = problem.operands()[name].dtype, dtypes.numpy_dtype(problem.operands()[name].dtype)
         self.first = GUARD + problem.operands()[name].offset
-        self.flat = np.full(self.first + layouts.extent(problem, name) + GUARD, np.nan, dtypes.numpy_dtype(dtype))
+        count = self.first + layouts.extent(problem, name) + GUARD
+        room = np.empty(count * kind.itemsize + 256, np.uint8)
+        start = -room.ctypes.data % 256  # operands start at multiples of 16 bytes, as on a GPU, plus their offset
+        self.flat = room[start : start + count * kind.itemsize].view(kind)
+        self.flat[...] = np.nan
         self.view = layouts.view(self.flat[self.first :], problem, name)
         if value is not None:
             self.view[...] = value

@@ -23,10 +23,11 @@ LEADING = {"lda": "a", "ldb": "b", "ldc": "c", "ldd": "d", "ldr": "residual"}
 
 def space(bm: int, bn: int, bk: int, warps: int, stages: int = 0, group: int = 0) -> tuple[Tunable, ...]:
     """The tunables of a stage with these defaults; 0 leaves STAGES or GROUP_M out."""
+    depth = "k depth of a tile; on tensor cores half as many elements of 32 bits"
     tunables = [
         Tunable(name="BM", default=bm, values=SIZES, meaning="rows of D a program computes"),
         Tunable(name="BN", default=bn, values=SIZES, meaning="columns of D a program computes"),
-        Tunable(name="BK", default=bk, values=(16, 32, 64, 128), meaning="k depth of a tile"),
+        Tunable(name="BK", default=bk, values=(16, 32, 64, 128), meaning=depth),
         Tunable(name="WARPS", default=warps, values=(2, 4, 8), meaning="warps of a program"),
     ]
     if group:
@@ -59,7 +60,7 @@ def refuses(rung: Rung, problem: Problem, config: Config, device: Device, use: U
     if bm * bn // (32 * warps) > MOST_SUMS:
         return f"{bm}x{bn} sums do not fit the registers of {warps} warps; at most {MOST_SUMS} a thread do"
     buffers = max(int(config.get("STAGES", 1)) - 1, 1)
-    shared = buffers * (bm + bn) * bk * declaring.element_bytes(problem.a.dtype)
+    shared = buffers * (bm + bn) * _depth(rung, problem, bk) * declaring.element_bytes(problem.a.dtype)
     blocks = declaring.tiles(problem, bm, bn)
     return declaring.refuses_launch(32 * warps, shared, blocks, device) or defects.refuses(use, device)
 
@@ -101,9 +102,15 @@ def plan(
     return Plan(steps=(launch,), tile=(bm, bn))
 
 
+def _depth(rung: Rung, problem: Problem, bk: int) -> int:
+    """k depth of a tile in elements: on tensor cores, BK counts 16-bit elements and 32-bit ones are half as many."""
+    return bk * 2 // declaring.element_bytes(problem.a.dtype) if rung.inputs is TENSOR_INPUTS else bk
+
+
 def _constants(rung: Rung, problem: Problem, config: Config) -> dict[str, int | str]:
     names: list[str] = [name for name in ("BM", "BN", "BK", "GROUP_M", "STAGES") if name in config]
     sizes = {name: declaring.integer(config, name) for name in names}
+    sizes["BK"] = _depth(rung, problem, sizes["BK"])
     even = all(size % sizes[tile] == 0 for size, tile in ((problem.m, "BM"), (problem.n, "BN"), (problem.k, "BK")))
     constants: dict[str, int | str] = {
         "A_T": int(problem.a.order == "col"),
