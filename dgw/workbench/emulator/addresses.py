@@ -37,16 +37,16 @@ class Pattern:
     None when every lane takes part, else bool [1 or n, lanes].
     """
 
-    __slots__ = ("_indices", "bits", "high", "low", "mask", "relative", "serial")
+    __slots__ = ("_bounds", "_indices", "bits", "high", "low", "mask", "relative", "serial")
 
     def __init__(self, relative: NDArray[np.int64], mask: NDArray[np.bool_] | None) -> None:
         self.serial = next(_SERIAL)
         self.mask = mask
         self.relative = relative
-        active = relative if mask is None else relative[np.broadcast_to(mask, relative.shape)]
-        self.low, self.high = int(active.min()), int(active.max())
-        self.bits = int(np.bitwise_or.reduce(active, axis=None))
+        self.low, self.high = int(relative.min()), int(relative.max())
+        self.bits = int(np.bitwise_or.reduce(relative, axis=None))
         self._indices: dict[int, NDArray[np.int64]] = {}
+        self._bounds: list[tuple[int, int]] | None = None
 
     def indices(self, shift: int) -> NDArray[np.int64]:
         """`relative` in units of 2**shift bytes."""
@@ -54,6 +54,26 @@ class Pattern:
         if found is None:
             found = self._indices[shift] = self.relative >> shift
         return found
+
+    @property
+    def bounds(self) -> list[tuple[int, int]]:
+        """Per member of the group, the least and greatest relative address (masked off lanes repeat an active one)."""
+        if self._bounds is None:
+            lows, highs = self.relative.min(axis=1).tolist(), self.relative.max(axis=1).tolist()
+            self._bounds = list(zip(lows, highs, strict=True))
+        return self._bounds
+
+
+def masked(values: NDArray[np.int64], mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """`values` [n, lanes] with an active value where masked off, of the same member if it has one."""
+    chosen = np.broadcast_to(mask, values.shape)
+    place = chosen.argmax(axis=1)
+    members = np.arange(len(values))
+    fill = values[members, place]
+    empty = ~chosen[members, place]
+    if empty.any():
+        fill = np.where(empty, values[chosen][0], fill)
+    return np.where(chosen, values, fill[:, None])
 
 
 class Addressing:
@@ -86,25 +106,31 @@ class Addressing:
             relative = bases - first
             key: Any = relative.tobytes()
         else:
-            wanted = mask.reshape(-1, self.lanes)
-            together = wanted if len(bases) == len(wanted) else wanted.any(axis=0, keepdims=True)
-            place = int(np.argmax(np.broadcast_to(together, bases.shape)))
-            if not np.broadcast_to(together, bases.shape).flat[place]:
+            if mask.ndim > 1 and len(bases) == len(mask):
+                together: Any = mask
+            else:
+                together = mask if mask.ndim == 1 else mask.any(axis=0)
+            flat = together.reshape(-1)
+            place = int(flat.argmax())
+            if not flat[place]:
                 return None
-            first = int(bases.flat[place])
+            row, lane = divmod(place, self.lanes)
+            first = int(bases[row, lane])
             relative = np.where(together, bases - first, 0)
-            key = (relative.tobytes(), wanted.tobytes())
+            key = (relative.tobytes(), mask.tobytes())
         pattern = self._patterns.get(key)
         if pattern is None:
-            if len(self._patterns) >= REMEMBERED:
-                self._patterns.clear()
-            full = relative + self.offsets
-            kept = None
-            if mask is not None:
-                kept = mask.reshape(-1, self.lanes).copy()
-                full = np.where(kept, full, full[np.broadcast_to(kept, full.shape)][0])
-            pattern = self._patterns[key] = Pattern(full, kept)
+            pattern = self._patterns[key] = self._make(relative)
         return pattern, first
+
+    def _make(self, relative: NDArray[np.int64]) -> Pattern:
+        if len(self._patterns) >= REMEMBERED:
+            self._patterns.clear()
+        full = relative + self.offsets
+        if self.mask is None:
+            return Pattern(full, None)
+        kept = self.mask.reshape(-1, self.lanes).copy()
+        return Pattern(masked(full, kept), kept)
 
 
 def _constant(group: Group, read: Source) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dgw.workbench.emulator.addresses import Addressing, Pattern, split_address
+from dgw.workbench.emulator.addresses import Addressing, Pattern, masked, split_address
 from dgw.workbench.emulator.elementwise import immediate
 from dgw.workbench.emulator.group import BOOL, I32, Group
 from dgw.workbench.emulator.memory import WIDE
@@ -233,7 +233,7 @@ def _fetch(
             chosen = chosen & pattern.mask
         if not chosen.any():
             continue
-        part = Pattern(np.where(chosen, pattern.relative, pattern.relative[chosen][0]), chosen)
+        part = Pattern(masked(pattern.relative, chosen), chosen)
         if size == width:
             loaded = np.ascontiguousarray(memory.load(part, first, site)).view(np.uint8).reshape(*shape, width)
         else:

@@ -56,7 +56,7 @@ def exposed_reads(
 
 def live_ranges(
     blocks: Sequence[Block], operations: Sequence[Operation]
-) -> tuple[list[set[Register]], list[set[Register]]]:
+) -> tuple[LiveSets, LiveSets]:
     """Per block, the registers whose values on entry may be read, and those whose values on exit may be."""
     number: dict[Register, int] = {}
     uses, defines = [], []
@@ -91,9 +91,24 @@ def live_ranges(
                 out[block.number], live_in[block.number] = after, before
                 changed = True
     names = {bit: register for register, bit in number.items()}
-    entry, leave = ([{names[i] for i in _bits(word)} for word in words] for words in (live_in, out))
-    return entry, leave
+    return LiveSets(live_in, names), LiveSets(out, names)
+
+
+class LiveSets:
+    """A set of registers per block, kept as bits and made on demand."""
+
+    def __init__(self, words: list[int], names: dict[int, Register]) -> None:
+        self._words, self._names = words, names
+
+    def __getitem__(self, block: int) -> set[Register]:
+        """The registers of a block."""
+        return {self._names[i] for i in _bits(self._words[block])}
 
 
 def _bits(word: int) -> list[int]:
-    return [position for position, digit in enumerate(reversed(bin(word)[2:])) if digit == "1"]
+    digits, found = bin(word)[:1:-1], []
+    position = digits.find("1")
+    while position >= 0:
+        found.append(position)
+        position = digits.find("1", position + 1)
+    return found

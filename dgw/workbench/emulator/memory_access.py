@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dgw.workbench.emulator.addresses import Addressing, Pattern, split_address
+from dgw.workbench.emulator.addresses import Addressing, Pattern, masked, split_address
 from dgw.workbench.emulator.elementwise import NUMPY
 from dgw.workbench.emulator.group import Group
 from dgw.workbench.emulator.memory import WIDE
@@ -226,8 +226,7 @@ class _GenericAccess:
                     mask &= pattern.mask
                 if mask.any():
                     name = self.spaces.get(int(window), "global")
-                    inner = np.where(mask, addresses - WINDOWS[name], addresses[mask][0] - WINDOWS[name])
-                    parts.append((name, Pattern(inner, mask), 0))
+                    parts.append((name, Pattern(masked(addresses - WINDOWS[name], mask), mask), 0))
             self.split[key] = parts
         return self.split[key]
 

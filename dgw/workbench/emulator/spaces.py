@@ -71,10 +71,26 @@ class GlobalSpace:
         if buffer is not None and not (first | pattern.bits) & (width - 1):
             shift = width.bit_length() - 1
             return buffer.view(width).take(pattern.indices(shift) + ((first - buffer.base) >> shift))
+        if not (first | pattern.bits) & (width - 1):
+            mixed = self._load_members(pattern, first, width)
+            if mixed is not None:
+                return mixed
         addresses = pattern.relative + first
         result = _poison(addresses.shape, width)
         for chosen, found in self._parts(addresses, pattern.mask, site):
             result[chosen] = found.view(width)[(addresses[chosen] - found.base) // width]
+        return result
+
+    def _load_members(self, pattern: Pattern, first: int, width: int) -> Array | None:
+        """Each member of the group from its own buffer; None when one of them is not inside any."""
+        buffers = [self.memory.locate(first + low, first + high + width) for low, high in pattern.bounds]
+        shift = width.bit_length() - 1
+        indices = pattern.indices(shift)
+        result = np.empty(indices.shape, dtype=WIDE[width])
+        for member, buffer in enumerate(buffers):
+            if buffer is None:
+                return None
+            result[member] = buffer.view(width).take(indices[member] + ((first - buffer.base) >> shift))
         return result
 
     def store(self, pattern: Pattern, first: int, site: Site, data: Array) -> None:
