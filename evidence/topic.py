@@ -144,6 +144,18 @@ def outcomes(records: Iterable[Record]) -> dict[str, int]:
     return dict(Counter(record.outcome for record in records))
 
 
+def verdicts(run: Run) -> dict[str, Any]:
+    """Thousands of checked cases as one table: what was computed, its outcome, and the worst error over its bound."""
+    rows = []
+    for record in run.records:
+        problem, check = record.case.problem, record.check
+        share = check.error / check.bound if check and check.error and check.bound else 0.0
+        row = (record.case.variant, problem.a.dtype, problem.d.dtype, problem.layout, problem.shape, problem.data)
+        rows.append([*row, record.outcome, round(share, 3)])
+    columns = ("variant", "in", "out", "layout", "shape", "data", "outcome", "worst error of bound")
+    return {"command": list(run.command), "columns": columns, "rows": rows}
+
+
 def thin(run: Run, keep: Sequence[str] = ()) -> Run:
     """The run without plans and with only the measurements named, so that thousands of records stay readable."""
     records = tuple(

@@ -23,7 +23,7 @@ import numpy as np
 FULL, EVEN, ODD, HALF, QUADS = 0xFFFFFFFF, 0x55555555, 0xAAAAAAAA, 0xFFFF, 0xF0F0F0F0
 L1 = "l1tex__data_pipe_lsu_wavefronts_mem_shared"
 METRICS = (
-    *(f"smsp__sass_{L1}_op_{op}" for op in ("ld", "st", "ldsm", "stsm", "ldgsts", "atom")),
+    *(f"smsp__sass_{L1.replace(chr(95) * 2, chr(95))}_op_{op}" for op in ("ld", "st", "ldsm", "stsm", "ldgsts", "atom")),
     *(f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}" for op in ("ld", "st", "ldgsts", "atom")),
     *(f"smsp__sass_l1tex_data_bank_conflicts_pipe_lsu_mem_shared_op_{op}" for op in ("ldsm", "stsm", "ldgsts")),
     *(f"l1tex__t_{what}_pipe_lsu_mem_global_op_{op}" for what in ("requests", "sectors") for op in ("ld", "st")),
