@@ -178,6 +178,7 @@ SPECS: tuple[_Spec, ...] = (
     _Spec("time_hot", "time hot", "time", "seconds"),
     _Spec("tflops", "rate", "time", "rate"),
     _Spec("ratio_to_cublas", "speed-up on cuBLAS", "time", "times"),
+    _Spec("share_of_mma_rate", "share of mma.sync rate", "time", "percent", always=False),
     _Spec("energy", "energy per GEMM", "time", "energy"),
     _Spec("sm_clock", "SM clock", "time", "frequency", always=False),
     _Spec("power", "power", "time", "power", always=False),

@@ -11,6 +11,7 @@ from typing import Any
 from dgw.errors import DgwError
 from dgw.model import Check, Measurement, Outcome, Variant
 from dgw.workbench.collectors import timing
+from dgw.workbench.device import mma_rate
 from dgw.workbench.device.arena import Arena
 from dgw.workbench.device.bench import Competitor, GpuBench, verify
 from dgw.workbench.device.buffers import BufferSet, SeparateSet
@@ -71,6 +72,7 @@ class Worker:
         self.kernels = Kernels(gpu)
         self.inputs = Inputs(gpu, self.kernels, job.device_code.get("fill", ""))
         self.l2_bytes = gpu.attribute("L2_CACHE_SIZE")
+        self.ceiling: Measurement | None = None
         self.warm = False  # whether the SM clock has settled since this child began
 
     def announce(self, key: str, phase: str) -> None:
@@ -180,11 +182,19 @@ class Worker:
                 timing.settle(bench, ready[0].competitor.key, policy)
                 self.warm = True
             series = timing.sample(bench, entrants, policy)
+            self.ceiling = self._mma_rate(group)
         except CudaError as error:
             self._lost_in_group(bench, ready, error)
             return []
         names = {m.case.key: self.variants[m.case.variant].name or m.case.variant for m in group.members}
         return [entry for entry in ready if self._finished(entry, bench, arena, series, names, rotation.absent)]
+
+    def _mma_rate(self, group: Group) -> Measurement | None:
+        """The rate of mma.sync in the state in which the group left the GPU; not while screening."""
+        code = self.job.device_code.get("mma_rate", "")
+        if self.job.policy.name != "final" or not code:
+            return None
+        return mma_rate.measure(self.gpu, self.kernels, code, group.members[0].case.problem.a.dtype)
 
     def _lost_in_group(self, bench: GpuBench, ready: list[Entry], error: CudaError) -> None:
         """A replay failed: the member announced last broke it, and the runner lets the others start again."""
@@ -209,6 +219,8 @@ class Worker:
         found = list(timing.time_measurements(mine, problem.flops, problem.compulsory_bytes, policy, no_cold))
         baselines = {other: names[other] for other in entry.competitor.member.against if other in names}
         found += timing.group_measurements(series, key, baselines, policy)
+        if self.ceiling is not None and entry.competitor.member.plan is not None:
+            found += [self.ceiling, timing.share_of_rate(mine, problem.flops, self.ceiling, policy)]
         try:
             if policy.energy_s > 0:
                 self.announce(key, "energy")

@@ -18,7 +18,7 @@ from dgw.workbench.collectors import static
 from dgw.workbench.environment import host_environment
 from dgw.workbench.protocol import PROTOCOL
 
-DEVICE_CODE = ("fill", "reference", "compare")
+DEVICE_CODE = ("fill", "reference", "compare", "mma_rate")
 _DEVICE_FOLDER = Path(__file__).parent / "device"
 
 

@@ -297,6 +297,20 @@ def energy_measurement(
     )
 
 
+def share_of_rate(series: Series, flops: int, ceiling: Measurement, policy: Policy) -> Measurement:
+    """`share_of_mma_rate`: own rate over the rate of mma.sync that was measured after the same turns."""
+    cache, best = series.best
+    middle, low, high = median_interval(list(best.values()))
+    rate = float(ceiling.value) if isinstance(ceiling.value, int | float) else 0.0
+    protocol = f"{ceiling.protocol} {protocol_name(cache, policy)}"
+    if rate <= 0 or low <= 0:
+        return absent("share_of_mma_rate", "no rate of mma.sync", protocol, "ratio")
+    return Measurement(
+        metric="share_of_mma_rate", value=flops / middle / rate, unit="ratio", collector=COLLECTOR, protocol=protocol,
+        low=flops / high / rate, high=flops / low / rate,
+    )  # fmt: skip
+
+
 def group_measurements(
     series: Mapping[str, Series], key: str, against: Mapping[str, str], policy: Policy
 ) -> tuple[Measurement, ...]:
