@@ -117,7 +117,8 @@ def _counted(run: LaunchRun) -> _Counted:
     lines: dict[SourceLine, list[tuple[Mapping[str, int], int]]] = {}
     for table, weight in tables:
         for line, counts in table.by_source_line().items():
-            lines.setdefault(line, []).append((counts, weight))
+            known = {name: count for name, count in counts.items() if name in totals}
+            lines.setdefault(line, []).append((known, weight))
     smallest = min(lightest, default=0) / max(totals["inst_executed"], 1)
     by_line = {line: combine(parts) for line, parts in lines.items()}
     return _Counted(totals, by_line, combine(opcodes), combine(flops), combine(sectors), smallest)

@@ -66,9 +66,11 @@ def tabulate(counters: Counters) -> Table:
     executed = counters.executed()
     columns: dict[str, Ints] = {"inst_executed": executed}
     kinds = np.array([info.kind for info in infos], dtype=np.str_)
+    spaces = np.array([info.space for info in infos], dtype=np.str_)
     shared, memory, local = (counters.space(name) for name in ("shared", "global", "local"))
-    _shared_metrics(columns, kinds, shared, executed)
-    _global_metrics(columns, kinds, memory, executed)
+    _shared_metrics(columns, kinds, shared, _issued(spaces, "shared", shared, executed))
+    _global_metrics(columns, kinds, memory, _issued(spaces, "global", memory, executed))
+    columns["ldgsts_inst"] = np.where(kinds == "cp.async", executed, 0)
     for name, kind in (("local_load_sectors", "ld"), ("local_store_sectors", "st")):
         columns[name] = np.where(kinds == kind, local[:, Column.SECTORS], 0)
     tensor = np.array([info.opcode in MMA_OPCODES and info.kind == "" for info in infos], dtype=np.bool_)
@@ -84,9 +86,15 @@ def tabulate(counters: Counters) -> Table:
     return Table(infos, names, np.stack([columns[name] for name in names], axis=1).astype(np.int64))
 
 
-def _shared_metrics(columns: dict[str, Ints], kinds: np.ndarray, counts: Ints, executed: Ints) -> None:
+def _issued(spaces: np.ndarray, space: str, counts: Ints, executed: Ints) -> Ints:
+    """Executions of the instructions of a space, those with all lanes predicated off too; of generic instructions only
+    what turned out to access the space."""
+    generic = np.isin(spaces, ("generic", ""))
+    return np.where(spaces == space, executed, np.where(generic, counts[:, Column.REQUESTS], 0))
+
+
+def _shared_metrics(columns: dict[str, Ints], kinds: np.ndarray, counts: Ints, issued: Ints) -> None:
     """Wavefronts, ideal wavefronts, conflicts and requests of shared memory."""
-    used = counts[:, Column.REQUESTS] > 0
     wavefronts, conflicts = counts[:, Column.WAVEFRONTS], counts[:, Column.CONFLICTS]
     for name in dict.fromkeys(SASS_NAMES.values()):
         chosen = np.isin(kinds, [kind for kind, sass in SASS_NAMES.items() if sass == name])
@@ -103,18 +111,16 @@ def _shared_metrics(columns: dict[str, Ints], kinds: np.ndarray, counts: Ints, e
         del columns[f"smem_bank_conflicts_sass_{name}"]
     columns["smem_wavefronts_actual"] = wavefronts
     columns["smem_wavefronts_ideal"] = counts[:, Column.IDEAL]
-    columns["smem_requests_ld"] = np.where((kinds == "ld") & used, executed, 0)
-    columns["smem_requests_st"] = np.where((kinds == "st") & used, executed, 0)
-    columns["ldsm_inst"] = np.where(kinds == "ldmatrix", executed, 0)
-    columns["ldgsts_inst"] = np.where(kinds == "cp.async", executed, 0)
+    columns["smem_requests_ld"] = np.where(kinds == "ld", issued, 0)
+    columns["smem_requests_st"] = np.where(kinds == "st", issued, 0)
+    columns["ldsm_inst"] = np.where(kinds == "ldmatrix", issued, 0)
 
 
-def _global_metrics(columns: dict[str, Ints], kinds: np.ndarray, counts: Ints, executed: Ints) -> None:
+def _global_metrics(columns: dict[str, Ints], kinds: np.ndarray, counts: Ints, issued: Ints) -> None:
     """Requests, sectors and bytes of global memory."""
-    used: Mask = counts[:, Column.REQUESTS] > 0
     for side, hardware in (("ld", ("ld", "cp.async")), ("st", ("st",))):
         exact, seen = kinds == side, np.isin(kinds, hardware)
-        columns[f"global_inst_{side}"] = np.where(exact & used, executed, 0)
+        columns[f"global_inst_{side}"] = np.where(exact, issued, 0)
         columns[f"global_requests_{side}"] = np.where(seen, counts[:, Column.REQUESTS], 0)
         columns[f"global_sectors_{side}"] = np.where(exact, counts[:, Column.SECTORS], 0)
         columns[f"global_sectors_hw_{side}"] = np.where(seen, counts[:, Column.SECTORS], 0)
