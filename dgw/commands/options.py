@@ -55,6 +55,14 @@ Layouts = Annotated[
 ]
 Alpha = Annotated[float, Option("--alpha", help="Factor of A @ B.")]
 Beta = Annotated[float, Option("--beta", help="Factor of C; with 0 there is no C.")]
+Bias = Annotated[bool, Option("--bias", help="Add a row of N biases to alpha A @ B + beta C.")]
+Activation = Annotated[
+    str, Option("--activation", metavar="NAME", help="none, relu, gelu, gelu-tanh or silu, behind the bias.")
+]
+Residual = Annotated[bool, Option("--residual", help="Add an M x N matrix behind the activation.")]
+Quantise = Annotated[
+    str, Option("--quantise", metavar="none|tensor|row", help="Scale and round D to s8 or e4m3 (--out), last of all.")
+]
 LeadA = Annotated[int | None, Option("--lda", min=1, help="Leading dimension of A, in elements.")]
 LeadB = Annotated[int | None, Option("--ldb", min=1, help="Leading dimension of B, in elements.")]
 LeadD = Annotated[int | None, Option("--ldd", min=1, help="Leading dimension of C and D, in elements.")]
@@ -104,6 +112,10 @@ class Ask:
     layout: Layouts = None
     alpha: Alpha = 1.0
     beta: Beta = 0.0
+    bias: Bias = False
+    activation: Activation = "none"
+    residual: Residual = False
+    quantise: Quantise = "none"
     lda: LeadA = None
     ldb: LeadB = None
     ldd: LeadD = None

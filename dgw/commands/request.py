@@ -13,7 +13,7 @@ import msgspec
 from dgw.commands.options import Ask, split
 from dgw.commands.suites import Wanted, shapes_file, suite
 from dgw.errors import UsageError
-from dgw.model import Case, Config, Operand, Problem, Tunable, Variant, gemm
+from dgw.model import Case, Config, Epilogue, Operand, Problem, Tunable, Variant, gemm
 
 if TYPE_CHECKING:
     from dgw.commands.session import Machine
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 LAYOUTS = ("nn", "nt", "tn", "tt")
 OUT = {"s8": "s32", "s4": "s32", "e4m3": "f16"}
 """The type of D where it is not that of the inputs."""
+ACTIVATIONS = ("none", "relu", "gelu", "gelu-tanh", "silu")
+QUANTISATIONS = ("none", "tensor", "row")
+QUANTISED = ("s8", "e4m3")
+"""Types of D that a scale goes with."""
 ACCUMULATOR = {"s8": "s32", "s4": "s32", "f64": "f64"}
 
 
@@ -75,10 +79,31 @@ def _problem(ask: Ask, item: Wanted, dtype: str, layout: str) -> Problem:
     fields: dict[str, Any] = {"accumulator": ACCUMULATOR.get(dtype, "f32"), "alpha": ask.alpha, "beta": ask.beta}
     if batch > 1:
         fields |= {"op": "batched", "batch": batch}
+    fields |= _epilogue(ask, dtype, out)
     problem = gemm(m, n, k, dtype, layout, out, data=ask.data, seed=ask.seed, **fields)
     if ask.beta != 0.0:
         problem = msgspec.structs.replace(problem, c=Operand(dtype=problem.d.dtype))
     return _strided(problem, {"a": ask.lda, "b": ask.ldb, "c": ask.ldd, "d": ask.ldd})
+
+
+def _epilogue(ask: Ask, dtype: str, out: str | None) -> dict[str, Any]:
+    """Fields of the Problem for what follows alpha A @ B + beta C. Bias and residual have the type of the inputs."""
+    for option, value, known in (
+        ("--activation", ask.activation, ACTIVATIONS),
+        ("--quantise", ask.quantise, QUANTISATIONS),
+    ):
+        if value not in known:
+            raise UsageError(f"{option} cannot be {value!r}", f"{option} {nearest(value, known)}")
+    if (ask.quantise != "none") != (out in QUANTISED and dtype not in QUANTISED):
+        raise UsageError(
+            f"--quantise {ask.quantise} does not go with an output of {out or dtype}",
+            "--quantise row --out s8, or --quantise tensor --out e4m3",
+        )
+    stored = "f32" if dtype == "tf32" else dtype
+    side = Operand(dtype=stored)
+    epilogue: Any = {"activation": ask.activation, "quantise": ask.quantise}
+    found: dict[str, Any] = {"epilogue": Epilogue(**epilogue)}
+    return found | ({"bias": side} if ask.bias else {}) | ({"residual": side} if ask.residual else {})
 
 
 def _strided(problem: Problem, leads: Mapping[str, int | None]) -> Problem:
