@@ -1,4 +1,4 @@
-"""The Triton stages compiled without a GPU: for every architecture, and executed from their sm_80 PTX by the emulator."""
+"""The Triton stages compiled without a GPU, and executed from their sm_80 PTX by the emulator."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def sound(variant: Variant, problem: Problem, target: Device, cache: CompileCach
     used = result.resources(launch.entry)
     assert (used.spill_store_bytes, used.spill_load_bytes) == (0, 0)
     assert result.coded_remarks == ()
-    assert too_large(plan, target) == ""
+    # Blackwell transposes 32-bit tiles through more shared memory than there is: refused, unless STAGES is lowered.
+    refused = problem.a.dtype == "tf32" and target.arch == "sm_100a" and problem.layout != "nt"
+    assert bool(too_large(plan, target)) is refused
     assert launch.block[0] <= used.max_threads
     return plan, result
 
