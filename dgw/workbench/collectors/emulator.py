@@ -76,7 +76,8 @@ def emulate(
     for lines in (launch.by_line for launch in launches):
         for line, totals in lines.items():
             by_line[line] = combine([(by_line.get(line, {}), 1), (totals, 1)])
-    work = [_work(run, launch, one, device) for run, launch, one in zip(runs, launches, audits, strict=True)]
+    alike = execution.alike(runs)
+    work = [_work(run, launch, one, device, alike) for run, launch, one in zip(runs, launches, audits, strict=True)]
     bound = bounding.lower_bound(case.problem, device, work)
     protocol = "; ".join(dict.fromkeys(run.coverage.protocol for run in runs))
     return Emulation(
@@ -99,29 +100,25 @@ class _Counted:
     opcodes: dict[str, int]
     flops: dict[str, int]
     sectors: dict[str, int]
-    smallest: float
 
 
 def _counted(run: LaunchRun) -> _Counted:
     tables: list[tuple[Table, int]] = []
-    flops, opcodes, sectors, lightest = [], [], [], []
+    flops, opcodes, sectors = [], [], []
     for counters, weight in run.coverage.parts:
         table = tabulate(counters)
         tables.append((table, weight))
         flops.append((mma_flops(counters), weight))
         opcodes.append((_opcodes(table), weight))
         sectors.append((counters.unique_sectors, weight))
-        if counters.ctas == 1:
-            lightest.append(table.totals()["inst_executed"])
     totals = _everywhere([(table.totals(), weight) for table, weight in tables])
     lines: dict[SourceLine, list[tuple[Mapping[str, int], int]]] = {}
     for table, weight in tables:
         for line, counts in table.by_source_line().items():
             known = {name: count for name, count in counts.items() if name in totals}
             lines.setdefault(line, []).append((known, weight))
-    smallest = min(lightest, default=0) / max(totals["inst_executed"], 1)
     by_line = {line: combine(parts) for line, parts in lines.items()}
-    return _Counted(totals, by_line, combine(opcodes), combine(flops), combine(sectors), smallest)
+    return _Counted(totals, by_line, combine(opcodes), combine(flops), combine(sectors))
 
 
 def _everywhere(parts: Sequence[tuple[Mapping[str, int], int]]) -> dict[str, int]:
@@ -157,7 +154,7 @@ def _audit(run: LaunchRun, listing: list[SassInstruction] | str) -> Audit:
     return audit(run.coverage.parts[0][0].instructions, listing)
 
 
-def _work(run: LaunchRun, counted: _Counted, audited: Audit, device: Device) -> bounding.Work:
+def _work(run: LaunchRun, counted: _Counted, audited: Audit, device: Device, alike: bool) -> bounding.Work:
     totals = counted.totals
     memory = sum(
         totals[name]
@@ -179,7 +176,7 @@ def _work(run: LaunchRun, counted: _Counted, audited: Audit, device: Device) -> 
         stored=counted.sectors.get("stored", 0),
         resident=_resident(run.launch, device),
         exact_memory=audited.tier("shared", "copy", "global") == EXACT,
-        smallest=counted.smallest,
+        smallest=1 / run.coverage.grid if alike else 0.0,
     )
 
 

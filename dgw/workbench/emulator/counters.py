@@ -24,6 +24,7 @@ from dgw.workbench.emulator.costs import (
     bypass_global_cost,
     global_cost,
     shared_cost,
+    unique,
 )
 from dgw.workbench.emulator.observer import Access, Dim3, InstructionInfo
 
@@ -163,7 +164,7 @@ class Counters:
             self._compact()
 
     def _compact(self) -> None:
-        self._touched = {kind: [np.unique(np.concatenate(parts))] for kind, parts in self._touched.items()}
+        self._touched = {kind: [unique(np.concatenate(parts))] for kind, parts in self._touched.items()}
         self._kept = sum(len(parts[0]) for parts in self._touched.values())
 
     def _fold_sectors(self) -> None:
@@ -291,7 +292,7 @@ def _reach(flat: Ints, mask: Mask, width: int, warps_per_cta: int) -> tuple[tupl
     base = int(flat.flat[anchor]) // LINE_BYTES * LINE_BYTES
     cta = np.broadcast_to((np.arange(len(flat)) // warps_per_cta)[:, None], flat.shape)
     ends = [(flat - base) // SECTOR_BYTES, (flat - base + width - 1) // SECTOR_BYTES]
-    key = np.unique(np.concatenate([(cta[mask] << 44) + (end[mask] + (1 << 43)) for end in ends]))
+    key = unique(np.concatenate([(cta[mask] << 44) + (end[mask] + (1 << 43)) for end in ends]))
     group = key >> 44 << 44
     return (group, key - group - (1 << 43)), anchor
 

@@ -64,6 +64,13 @@ class PlanRun:
         """The tiles of D that were computed; None when it is all of D."""
         return runs[0].coverage.tiles if len(runs) == 1 else None
 
+    def alike(self, runs: Sequence[LaunchRun]) -> bool:
+        """Whether every CTA does the same work: one launch, one tile a CTA, one class of tiles."""
+        if len(runs) != 1 or self.plan.tile is None:
+            return False
+        tiling = Tiling(self.case.problem, self.plan.tile)
+        return runs[0].coverage.grid == tiling.total and len(tiling.classes()) == 1
+
     def _launch(self, launch: Launch) -> Coverage:
         problem, grid = self.case.problem, launch.grid
         threads = launch.block[0] * launch.block[1] * launch.block[2]

@@ -11,6 +11,7 @@ from dgw.model import Problem
 from dgw.operands import data, layouts
 from dgw.operands.dtypes import Array, numpy_dtype
 from dgw.workbench.emulator.classes import Tile
+from dgw.workbench.emulator.costs import unique
 from dgw.workbench.emulator.observer import Access
 
 POISON = 0xFF  # NaN in every floating-point format here
@@ -112,7 +113,7 @@ class Writes:
         if access.space != "global" or first.kind not in ("st", "atom", "red"):
             return
         addresses = access.addresses[np.broadcast_to(access.mask, access.addresses.shape)]
-        element = np.unique((addresses - self.address) // self.itemsize)
+        element = unique((addresses - self.address) // self.itemsize)
         for step in range(max(1, first.width_bytes // self.itemsize)):
             at = element + step
             at = at[(at >= 0) & (at < len(self.stored))]
@@ -144,5 +145,6 @@ class Writes:
         line, at = np.divmod(element - item * stride, self.problem.leading_dimension("d"))
         row, col = (line, at) if self.problem.d.order == "row" else (at, line)
         inside = (row < self.problem.m) & (col < self.problem.n)  # not the padding
-        key = np.stack([item, row // tile[0], col // tile[1]], axis=1)[inside]
-        return {(int(i), int(r), int(c)) for i, r, c in np.unique(key, axis=0)}
+        across, down = -(-self.problem.n // tile[1]), -(-self.problem.m // tile[0])
+        place = unique(((item * down + row // tile[0]) * across + col // tile[1])[inside])
+        return {(int(p) // (down * across), int(p) // across % down, int(p) % across) for p in place}
