@@ -62,8 +62,8 @@ def unaudited(reason: str) -> Audit:
 def audit(instructions: Sequence[InstructionInfo], sass: Sequence[SassInstruction]) -> Audit:
     """Compare the PTX instructions of a kernel with its machine code.
 
-    On each source line the operations must be the same, each as often; or all a whole multiple as often, which is what
-    unrolling does. Lines that differ are forgiven when, taken together, they have the same operations: then the
+    On each source line the operations must be of the same kinds and widths, each at least as often as in PTX: unrolling
+    and its remainder loops repeat instructions and execute none more often. Lines that differ are forgiven when, taken together, they have the same operations: then the
     compilers only disagree on which line of an inlined function to name.
     """
     intended = _group(_of_ptx(instructions))
@@ -90,10 +90,7 @@ def _of_family(operations: Counter[Operation] | None, family: str) -> Counter[Op
 
 
 def _same(here: Counter[Operation], there: Counter[Operation]) -> bool:
-    if here.keys() != there.keys():
-        return False
-    ratios = {(there[operation] % count, there[operation] // count) for operation, count in here.items()}
-    return len(ratios) <= 1 and all(rest == 0 and ratio >= 1 for rest, ratio in ratios)
+    return here.keys() == there.keys() and all(there[operation] >= count for operation, count in here.items())
 
 
 def _group(items: Iterable[tuple[Line, Operation]]) -> dict[Line, Counter[Operation]]:

@@ -40,10 +40,11 @@ def test_a_wider_access_in_machine_code_is_named_and_leaves_other_families_exact
     assert found.words() == ("kernel.cu:20: PTX has 2 shared load of 2 B, SASS has 1 shared load of 8 B",)
 
 
-def test_an_unrolled_line_is_a_whole_multiple() -> None:
+def test_unrolling_repeats_instructions_and_removing_them_is_a_difference() -> None:
     ptx = [instruction(0, "ld.shared.f32", 20, width=4), instruction(1, "ld.shared.f32", 20, width=4)]
     assert audit(ptx, [sass("LDS", 20)] * 8).clean
-    assert not audit(ptx, [sass("LDS", 20)] * 3).clean
+    assert audit(ptx, [sass("LDS", 20)] * 9).clean  # a remainder loop
+    assert not audit(ptx, [*[sass("LDS", 20)] * 7, sass("LDS.64", 20)]).clean
     assert not audit(ptx, [sass("LDS", 20)]).clean
 
 
