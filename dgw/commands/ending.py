@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import typer
 
 from dgw.commands.console import colour, complain, note, say, warn, width
 from dgw.commands.session import Session, exit_code
 from dgw.errors import DgwError, Exit, UsageError, worst
-from dgw.model import Record
+from dgw.model import Finding, Record
 from dgw.reports.notes import failure_text
 
 WARNINGS = 6
 """Failures that are spelled out on standard error; the report has all of them."""
 
 
-def finish(session: Session, total: int, by_line: bool = False) -> None:
-    """Print the report and leave with the exit code (typer.Exit)."""
-    _report(session, by_line)
+def finish(
+    session: Session,
+    total: int,
+    by_line: bool = False,
+    findings: Sequence[Finding] = (),
+    listings: Callable[[Session], str] | None = None,
+) -> None:
+    """Print the report, the findings and further listings, and leave with the exit code (typer.Exit)."""
+    _report(session, by_line, findings, listings)
     code = exit_code(session)
     _warn_of_faults(session.records)
     for error in lost_counters(session):
@@ -39,13 +45,16 @@ def finish(session: Session, total: int, by_line: bool = False) -> None:
     raise typer.Exit(int(code))
 
 
-def _report(session: Session, by_line: bool) -> None:
+def _report(
+    session: Session, by_line: bool, findings: Sequence[Finding], listings: Callable[[Session], str] | None
+) -> None:
     from dgw.commands.request import rank
+    from dgw.reports import findings as verdicts
     from dgw.reports import json, lines, terminal
     from dgw.reports.tables import build
 
     if session.ask.json:
-        say(json.render(session.run))
+        say(json.render(session.run, findings))
         return
     if not session.records:
         return
@@ -53,6 +62,10 @@ def _report(session: Session, by_line: bool) -> None:
     say(terminal.render(blocks, width(), colour()))
     if by_line:
         say("\n" + lines.render(session.records, width(), colour()))
+    if findings:
+        say("\n" + verdicts.render(findings, width(), colour()))
+    if listings is not None:
+        say("\n" + listings(session))
     if session.machine.engine != "gpu":
         say("\n" + _no_time(session))
 

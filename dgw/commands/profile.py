@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 import typer
 
 from dgw.commands import options
 from dgw.commands.options import Ask, split
+from dgw.model import Finding
+
+if TYPE_CHECKING:
+    from dgw.commands.session import Session
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -39,8 +46,13 @@ def measure(
     family: str = "",
     timeline: bool = False,
     verify_time: bool = False,
+    explain: Callable[[Session], tuple[Finding, ...]] | None = None,
+    listings: Callable[[Session], str] | None = None,
 ) -> None:
-    """What `profile` and `compare` share: everything, given the names."""
+    """What `profile` and `compare` share: everything, given the names.
+
+    `explain` draws conclusions from the finished records, `listings` adds text below them.
+    """
     from dgw.commands import lanes, request
     from dgw.commands.console import progress
     from dgw.commands.ending import finish
@@ -66,4 +78,4 @@ def measure(
     )  # fmt: skip
     with progress(ctx.info_name or "dgw") as bar:
         execute(session, cases, bar)
-    finish(session, len(cases), by_line)
+    finish(session, len(cases), by_line, explain(session) if explain else (), listings)
