@@ -63,8 +63,9 @@ def audit(instructions: Sequence[InstructionInfo], sass: Sequence[SassInstructio
     """Compare the PTX instructions of a kernel with its machine code.
 
     On each source line the operations must be of the same kinds and widths, each at least as often as in PTX: unrolling
-    and its remainder loops repeat instructions and execute none more often. Lines that differ are forgiven when, taken together, they have the same operations: then the
-    compilers only disagree on which line of an inlined function to name.
+    and its remainder loops repeat instructions and execute none more often. Lines that differ are forgiven when, taken
+    together, they have the same operations: then the compilers only disagree on which line of an inlined function to
+    name.
     """
     intended = _group(_of_ptx(instructions))
     found = _group(_of_sass(memory_instructions(sass)))
