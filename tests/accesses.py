@@ -41,6 +41,7 @@ SHARED_OPS: Final[dict[str, tuple[Kind, str, tuple[str, ...]]]] = {
     "reds": ("atom", "atom", (HARDWARE_CONFLICTS.format("atom"),)),
     "atoms": ("atom", "atom", (HARDWARE_CONFLICTS.format("atom"),)),
     "cpca": ("cp.async.ca", "ldgsts", (HARDWARE_CONFLICTS.format("ldgsts"), SASS_CONFLICTS.format("ldgsts"))),
+    "cpz": ("cp.async.cg", "ldgsts", (HARDWARE_CONFLICTS.format("ldgsts"), SASS_CONFLICTS.format("ldgsts"))),
     "cpa": ("cp.async.ca", "ldgsts", (HARDWARE_CONFLICTS.format("ldgsts"), SASS_CONFLICTS.format("ldgsts"))),
 }
 LOADS_ALL_ADDRESSES: Final = ("ldg32", "ldg64", "ldg128", "stg", "ldsm", "stsm")  # the other probes load active lanes'
@@ -77,9 +78,10 @@ def expected(case: Case) -> dict[str, int]:
     kind, column, conflict_names = SHARED_OPS[op.rstrip("0123456789t")] if op[-1] == "t" else _shared(op)
     sources = np.array([case["sources"]], dtype=np.int64) if "sources" in case else np.arange(32)[None, :] * width
     if op.startswith("cp"):
-        bypass = op == "cpa16"
+        bypass = op in ("cpa16", "cpz16")
         kind = "cp.async.cg" if bypass else kind
-        copied = bypass_global_cost(sources, address, active) if bypass else global_cost(width, sources, active)
+        reading = active & (np.arange(32) & 4 == 0) if op == "cpz16" else active  # every other four lanes write zeros
+        copied = bypass_global_cost(sources, address, reading) if bypass else global_cost(width, sources, reading)
         counts[REQUESTS.format("ld")] += int(copied.requests[0])
         counts[SECTORS.format("ld")] += int(copied.sectors[0])
     matrices = int(op.rstrip("t")[-1]) if "sm" in op[:4] else 0
