@@ -90,6 +90,7 @@ AsJson = Annotated[bool, Option("--json", help="JSON on standard output.")]
 Deadline = Annotated[
     float, Option("--deadline", metavar="S", min=1.0, help="Seconds without a word after which a case is killed.")
 ]
+NoTime = Annotated[bool, Option("--no-time", help="Check and count, but do not time.")]
 VerifyTime = Annotated[
     bool, Option("--verify-time", help="Also the durations that CUPTI records of the same replays (needs torch).")
 ]

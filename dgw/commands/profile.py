@@ -27,13 +27,14 @@ def profile(
     by_line: options.ByLine = False,
     timeline: options.Timeline = False,
     verify_time: options.VerifyTime = False,
+    no_time: options.NoTime = False,
 ) -> None:
     """Measure variants on shapes: time, counters and static facts in one table.
 
     Without a GPU the kernels run in the emulator: results, conflicts, traffic, registers and occupancy are real, time
     is not measured, and a lower bound is printed instead.
     """
-    measure(ctx, ask, split(ask.variant), against, counters, by_line, timeline=timeline, verify_time=verify_time)
+    measure(ctx, ask, split(ask.variant), against, counters, by_line, timeline=timeline, verify_time=verify_time, no_time=no_time)
 
 
 def measure(
@@ -46,6 +47,7 @@ def measure(
     family: str = "",
     timeline: bool = False,
     verify_time: bool = False,
+    no_time: bool = False,
     explain: Callable[[Session], tuple[Finding, ...]] | None = None,
     listings: Callable[[Session], str] | None = None,
 ) -> None:
@@ -71,9 +73,10 @@ def measure(
     cases += [case for problem in problems for case in request.cases(problem, beside, [{}])]
     cases = list({case.key: case for case in cases}.values())
     passes = lanes.timeline(where) if timeline else ()
+    wanted_lanes = {"time": not no_time, "counters": counters != "none"}
     session = Session(
         ask, tuple(ctx.obj or ()), variants, where, counters,
-        lanes=frozenset({"check", "time", *(p.lane for p in passes)} | ({"counters"} if counters != "none" else set())),
+        lanes=frozenset({"check", *(p.lane for p in passes), *(lane for lane, on in wanted_lanes.items() if on)}),
         baselines=tuple(v.id for v in beside), passes=passes, verify_time=verify_time,
     )  # fmt: skip
     with progress(ctx.info_name or "dgw") as bar:

@@ -1,0 +1,128 @@
+"""Counters for many cases in one process, a drill of faults under ncu, timelines against samples, planted defects."""
+
+from __future__ import annotations
+
+from topic import ROOT, Topic, thin
+
+from dgw.model import Record, Run
+
+HUNDRED = (
+    "--variant",
+    "cuda/tiled,cuda/swizzled,cuda/double-buffered,cuda/tensor-core",
+    "--against",
+    "none",
+    "--no-time",
+)
+SIZES = ",".join(f"{m}x{n}x256" for m in (256, 384, 512, 640, 768) for n in (256, 384, 512, 640, 768))
+FAULTS = {
+    "illegal-address": "crashed", "never-ends": "timed-out", "misaligned": "crashed",
+    "too-much-memory": "out-of-memory", "launches-three": "ok", "launches-nothing": "wrong",
+}  # fmt: skip
+GOOD_SHAPES = ",".join(f"{m}x{n}x128" for m in (128, 256) for n in (128, 192, 256, 320, 384, 448, 512, 576))
+EXACT = ("smem_wavefronts_sass_ld", "smem_wavefronts_sass_st", "smem_requests_ld", "smem_requests_st")
+HARDWARE = ("achieved_occupancy", "l2_hit_rate")
+
+
+def hundred(topic: Topic) -> list[Run]:
+    """A hundred cases in one command, with two sets of counters."""
+    runs = []
+    for counters, bar in (("quick", 25), ("std", 60)):
+        done = topic.dgw("profile", *HUNDRED, "--shape", SIZES, "--counters", counters, "--no-store", "--json")
+        run = done.run
+        counted = sum(r.outcome == "ok" and r.number("achieved_occupancy") is not None for r in run.records)
+        topic.show(f"cases with `{counters}` counters from one command", counted, "", "==", 100)
+        topic.show(f"100 cases with `{counters}` counters, whole command", done.seconds, "s", "<=", bar)
+        runs.append(run)
+    return runs
+
+
+def drill(topic: Topic) -> tuple[Run, Run]:
+    """Thirty-four good cases, alone and then among six faults."""
+    good = ("--variant", "cuda/tiled,cuda/swizzled", "--dtype", "f32", "--shape", f"{GOOD_SHAPES},320x320x128")
+    rest = (
+        "--counters",
+        "exact,achieved_occupancy,l2_hit_rate",
+        "--against",
+        "none",
+        "--no-time",
+        "--no-store",
+        "--json",
+    )
+    clean = topic.dgw("profile", *good, *rest).run
+    faulty = ",".join(f"cheats/{name}" for name in FAULTS)
+    mixed_variants = ("--variant", f"cuda/tiled,cuda/swizzled,{faulty}", "--kernels", str(ROOT / "tests" / "cheats"))
+    shapes = ("--dtype", "f32", "--shape", f"320x320x128,{GOOD_SHAPES}")
+    done = topic.dgw("profile", *mixed_variants, *shapes, "--deadline", "8", *rest, limit_s=420)
+    mixed = done.run
+    by_key = {record.case.key: record for record in mixed.records}
+    pairs = [(record, by_key[record.case.key]) for record in clean.records]
+    complete = sum(other.outcome == "ok" and other.number("achieved_occupancy") is not None for _, other in pairs)
+    topic.show("fault drill: good cases complete", complete, "", "==", 34)
+    differing = sum(one.number(m) != other.number(m) for one, other in pairs for m in EXACT)
+    topic.show("fault drill: instruction-exact counters that differ from a clean run's", differing, "", "==", 0)
+    worst = max((apart(one, other, m) for one, other in pairs for m in HARDWARE), default=None)
+    topic.show("fault drill: largest relative difference of a hardware counter", worst, "ratio", "<=", 0.25)
+    for name, outcome in FAULTS.items():
+        seen = {r.outcome for r in mixed.records if r.case.variant == f"cheats/{name}"}
+        topic.show(f"fault drill: outcomes of {name}", " ".join(sorted(seen)), "", "==", outcome)
+    three = [r for r in mixed.records if r.case.variant == "cheats/launches-three"]
+    flagged = sum(any(flag.startswith("kernels:") for flag in r.flags) for r in three)
+    topic.show("fault drill: rows of launches-three that say how many kernels were seen", flagged, "", "==", len(three))
+    return clean, mixed
+
+
+def apart(one: Record, other: Record, metric: str) -> float:
+    """Relative difference of a metric between two records of a case; infinite when one lacks it."""
+    first, second = one.number(metric), other.number(metric)
+    if first is None or second is None:
+        return float("inf")
+    return abs(first - second) / max(abs(first), 1e-12)
+
+
+def timelines(topic: Topic) -> Run:
+    """Kernel durations by nsys against event times of the same replays."""
+    run = topic.dgw(
+        "profile", "--variant", "cuda/swizzled,cuda/tensor-core", "--shape", "2048x2048x2048", "--against", "none",
+        "--counters", "none", "--timeline", "--json",
+    ).run  # fmt: skip
+    for record in run.records:
+        agreement = record.number("replay_agreement")
+        off = None if agreement is None else abs(agreement - 1)
+        topic.show(f"{record.case.variant} at 2048^3: nsys durations against samples", off, "ratio", "<=", 0.03)
+    return run
+
+
+def planted(topic: Topic) -> list[Run]:
+    """A race and an overrun, each named with its line."""
+    runs = []
+    for folder, variant, tool, line in (
+        ("planted", "planted/shared-race", "racecheck", "shared_race.cu:"),
+        ("cheats", "cheats/out-of-bounds", "memcheck", "out_of_bounds.cu:"),
+    ):
+        done = topic.dgw(
+            "check", "--kernels", str(ROOT / "tests" / folder), "--variant", variant, "--dtype", "f32", "--shape",
+            "64x64x64", "--sanitize", tool, "--no-store", "--json",
+        )  # fmt: skip
+        run = done.run
+        where = [defect.place for record in run.records for defect in record.defects]
+        named = next((w for w in where if line in w), "")
+        topic.show(f"{tool} finds the planted defect of {variant} and names its line", bool(named) * 1, "", "==", 1)
+        topic.show(f"{tool} on {variant}: exit code", done.code, "", "==", 1)
+        runs.append(run)
+    return runs
+
+
+def main() -> None:
+    """Measure, compute every verdict, write the file."""
+    topic = Topic("nsight")
+    quick, std = hundred(topic)
+    clean, mixed = drill(topic)
+    lines = timelines(topic)
+    race, overrun = planted(topic)
+    kept = ("achieved_occupancy", "l2_hit_rate", "dram_bytes", "conflict_ratio_ld", "replay_agreement", *EXACT)
+    runs = {"quick": quick, "clean": clean, "mixed": mixed, "timelines": lines, "race": race, "overrun": overrun}
+    topic.write(thin(std, kept), **{name: thin(run, kept) for name, run in runs.items()})
+
+
+if __name__ == "__main__":
+    main()

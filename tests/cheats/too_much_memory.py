@@ -1,0 +1,30 @@
+"""A kernel that wants more memory than any GPU has."""
+
+from __future__ import annotations
+
+from dgw.kernels.declaring import ceil_div, gemm_arguments, refuses_epilogue
+from dgw.model import Config, Device, Launch, Plan, Problem, Source, Variant
+
+
+def refuses(problem: Problem, config: Config, device: Device) -> str | None:
+    """Row-major operands without C only."""
+    if problem.layout != "nn" or problem.beta != 0.0 or problem.batch != 1:
+        return "layout nn, beta 0 and batch 1 only"
+    return refuses_epilogue(problem)
+
+
+def plan(problem: Problem, config: Config, device: Device) -> Plan:
+    """One thread for each element of D."""
+    launch = Launch(
+        source=Source(path="honest.cu"),
+        entry="honest",
+        grid=(ceil_div(problem.n, 32), ceil_div(problem.m, 8), 1),
+        block=(32, 8, 1),
+        arguments=gemm_arguments(problem),
+    )
+    return Plan(steps=(launch,), tile=(8, 32), workspaces={"scratch": 1 << 50})
+
+
+VARIANT = Variant(
+    id="cheats/too-much-memory", version=1, idea="asks for 1 PiB", dtypes=("f32",), refuses=refuses, plan=plan
+)
