@@ -59,7 +59,8 @@ def _directed32(opcode: str, mode: str) -> Function:
     def compute(*values: Array) -> Array:
         a, *rest = (np.asarray(value, dtype=np.float64) for value in values)
         if opcode in ("add", "sub"):
-            return rounding.narrow(rounding.odd_sum(a, rest[0] if opcode == "add" else -rest[0]), mode)
+            other = rest[0] if opcode == "add" else -rest[0]
+            return rounding.zero_sum(mode, a, other, rounding.narrow(rounding.odd_sum(a, other), mode))
         if opcode == "mul":
             return rounding.narrow(a * rest[0], mode)
         result, error = _quotient_error(a, rest[0]) if opcode == "div" else _inverse_error(opcode, a)
@@ -71,8 +72,8 @@ def _directed32(opcode: str, mode: str) -> Function:
 def _quotient_error(a: Array, b: Array) -> tuple[Array, Array]:
     quotient = a / b
     remainder = rounding.fma64(-quotient, b, a)
-    error = np.where(np.isfinite(remainder) & np.isfinite(quotient), np.sign(remainder) * np.sign(b), 0.0)
-    return quotient, error * np.abs(quotient) * 2.0**-54
+    error = np.sign(remainder) * np.sign(b) * np.abs(quotient) * 2.0**-54
+    return quotient, np.where(np.isfinite(remainder) & np.isfinite(quotient), error, 0.0)
 
 
 def _inverse_error(opcode: str, a: Array) -> tuple[Array, Array]:
@@ -80,7 +81,7 @@ def _inverse_error(opcode: str, a: Array) -> tuple[Array, Array]:
         return _quotient_error(np.ones_like(a), a)
     root = np.sqrt(a)
     remainder = rounding.fma64(-root, root, a)
-    return root, np.where(np.isfinite(remainder), np.sign(remainder), 0.0) * root * 2.0**-54
+    return root, np.where(np.isfinite(remainder) & np.isfinite(root), np.sign(remainder) * root * 2.0**-54, 0.0)
 
 
 def _directed64(opcode: str, mode: str) -> Function:
@@ -91,15 +92,14 @@ def _directed64(opcode: str, mode: str) -> Function:
         if opcode in ("add", "sub"):
             other = rest[0] if opcode == "add" else -rest[0]
             result = a + other
-            error = rounding.sum_error(a, other, result)
-        elif opcode == "mul":
-            return rounding.fma64(a, rest[0], np.zeros_like(a), mode)
-        else:
-            result, error = _quotient_error(a, rest[0]) if opcode == "div" else _inverse_error(opcode, a)
-        up, down = np.nextafter(result, np.inf), np.nextafter(result, -np.inf)
-        if mode == "rz":
-            return np.where((error < 0) & (result > 0), down, np.where((error > 0) & (result < 0), up, result))
-        return np.where(error > 0, up, result) if mode == "rp" else np.where(error < 0, down, result)
+            finite = np.isfinite(a) & np.isfinite(other)
+            moved = rounding.directed64(result, rounding.sum_error(a, other, result), finite, mode)
+            return rounding.zero_sum(mode, a, other, moved)
+        if opcode == "mul":
+            return rounding.fma64(a, rest[0], np.copysign(0.0, a * rest[0]), mode)
+        if opcode == "sqrt":
+            return rounding.root64(a, mode)
+        return rounding.quotient64(*((a, rest[0]) if opcode == "div" else (np.ones_like(a), a)), mode)
 
     return compute
 

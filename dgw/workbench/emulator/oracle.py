@@ -35,7 +35,7 @@ MAX_STEPS = 1_000_000
 
 def value_of(bits: int, name: str) -> Number:
     """The number that the bits of a float type mean."""
-    precision, least, greatest = FORMATS[name]
+    precision, least, _greatest = FORMATS[name]
     width = TYPE_BITS[name]
     sign = -1 if bits >> (width - 1) else 1
     mantissa = bits & ((1 << (precision - 1)) - 1)
@@ -51,7 +51,7 @@ def value_of(bits: int, name: str) -> Number:
 
 def bits_of(value: Number, name: str) -> int:
     """The bits of a number that is representable in a float type; NaN has every bit but the sign set."""
-    precision, least, greatest = FORMATS[name]
+    precision, least, _greatest = FORMATS[name]
     width = TYPE_BITS[name]
     top = ((1 << (width - precision)) - 1) << (precision - 1)
     if isinstance(value, float):
@@ -94,7 +94,7 @@ def rounded(value: Number, name: str, mode: str = "rn") -> Number:
     result = (low + up) * unit
     limit = (2 - Fraction(2) ** (1 - precision)) * Fraction(2) ** greatest
     if abs(result) > limit:
-        outward = mode == "rn" or (mode == "rp") == (value > 0) and mode in ("rp", "rm")
+        outward = mode == "rn" or ((mode == "rp") == (value > 0) and mode in ("rp", "rm"))
         return (inf if value > 0 else -inf) if outward else (limit if value > 0 else -limit)
     if not result:
         return -0.0 if value < 0 else Fraction(0)
@@ -119,19 +119,19 @@ def multiply(a: Number, b: Number) -> Number:
 
 def add(a: Number, b: Number, mode: str = "rn") -> Number:
     """The exact sum, with IEEE rules for zeros, infinities and NaN."""
-    if isinstance(a, float) and (isinf(a) or isnan(a)) or isinstance(b, float) and (isinf(b) or isnan(b)):
+    if (isinstance(a, float) and (isinf(a) or isnan(a))) or (isinstance(b, float) and (isinf(b) or isnan(b))):
         return (a if isinstance(a, float) else 0.0) + (b if isinstance(b, float) else 0.0)
     x, y = (Fraction(0) if isinstance(v, float) else v for v in (a, b))
     total = x + y
     if total or (x and y):
         return total if total else (-0.0 if mode == "rm" else total)
-    negative = _is_negative(a) and _is_negative(b) or (mode == "rm" and (_is_negative(a) or _is_negative(b)))
+    negative = (_is_negative(a) and _is_negative(b)) or (mode == "rm" and (_is_negative(a) or _is_negative(b)))
     return -0.0 if negative else total
 
 
 def divide(a: Number, b: Number) -> Number:
     """The exact quotient, with IEEE rules for zeros, infinities and NaN."""
-    zero_a, zero_b = not isinstance(a, float) and not a or a == 0, not isinstance(b, float) and not b or b == 0
+    zero_a, zero_b = a == 0, b == 0
     if isinstance(a, Fraction) and isinstance(b, Fraction) and a and b:
         return a / b
     negative = _is_negative(a) != _is_negative(b)
@@ -254,7 +254,7 @@ class Thread:
             wants = word.endswith("u") and word[:-1] in _COMPARE
             result = wants if unordered else _COMPARE[word[:-1] if wants else word](x, y)
         else:
-            result = _COMPARE[word](_integer(a, name), _integer(b, name))  # type: ignore[arg-type]
+            result = _COMPARE[word](_integer(a, name), _integer(b, name))
         self.write(instruction.operands[0], int(result))
 
     def _access(self, instruction: Instruction) -> None:

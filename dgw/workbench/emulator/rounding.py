@@ -8,6 +8,8 @@ IEEE Transactions on Computers 57, 2008). What was lost is known exactly: TwoSum
 
 from __future__ import annotations
 
+from fractions import Fraction
+from math import copysign, inf, nextafter
 from typing import Any
 
 import numpy as np
@@ -33,13 +35,31 @@ def to_odd(value: Array, error: Array) -> Array:
     outward = (error > 0) == (value > 0)
     step = np.where((error != 0) & even, np.where(outward, 1, -1), 0)
     moved = (bits + step).view(np.float64)
-    return np.where(value == 0, value + error, moved)
+    return np.where(error == 0, value, np.where(value == 0, error, moved))
 
 
 def odd_sum(a: Array, b: Array) -> Array:
     """a + b of float64 arrays, rounded to odd."""
     total = a + b
     return to_odd(total, sum_error(a, b, total))
+
+
+def zero_sum(mode: str, a: Array, b: Array, total: Array) -> Array:
+    """`total`, the rounded a + b, with the sign of an exact zero: rounding down gives -0 unless both are +0."""
+    if mode != "rm":
+        return total
+    return np.where((a + b == 0) & (np.signbit(a) | np.signbit(b)), np.negative(np.abs(total)), total)
+
+
+def directed64(nearest: Array, error: Array, finite: Array, mode: str) -> Array:
+    """Move the nearest float64 by the sign of what it lost; an overflow of `finite` operands goes where `mode` says."""
+    up, down = np.nextafter(nearest, np.inf), np.nextafter(nearest, -np.inf)
+    overflow = np.isinf(nearest) & finite
+    lower = (error < 0) | (overflow & (nearest > 0))
+    upper = (error > 0) | (overflow & (nearest < 0))
+    if mode == "rz":
+        return np.where(lower & (nearest > 0), down, np.where(upper & (nearest < 0), up, nearest))
+    return np.where(upper, up, nearest) if mode == "rp" else np.where(lower, down, nearest)
 
 
 def odd_fma(a: Array, b: Array, c: Array) -> Array:
@@ -112,9 +132,9 @@ def bfloat16_values(bits: Array) -> Array:
 def fma32(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
     """a * b + c of float32 arrays, rounded once."""
     left, right, addend = a.astype(np.float64), b.astype(np.float64), c.astype(np.float64)
-    if mode != "rn":
-        return narrow(odd_fma(left, right, addend), mode)
     product = left * right
+    if mode != "rn":
+        return zero_sum(mode, product, addend, narrow(odd_sum(product, addend), mode))
     total = product + addend
     result = total.astype(np.float32)
     suspect = (total.view(np.uint64) & _HALF_LOW) == _HALF_TIE
@@ -150,7 +170,7 @@ def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
 def fma64(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
     """a * b + c of float64 arrays, rounded once; extreme exponents are computed one by one, as fractions."""
     a, b, c = np.broadcast_arrays(a, b, c)
-    plain = a * b + c
+    plain = np.where(np.isfinite(a) & np.isfinite(b) & ~np.isfinite(c), c, a * b + c)
     magnitudes = [np.where(x == 0, 1.0, np.abs(x)) for x in (a, b, a * b, c)]
     safe = np.isfinite(plain)
     for magnitude in magnitudes:
@@ -162,22 +182,38 @@ def fma64(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
         total = high + upper
         rest = odd_sum(sum_error(high, upper, total), upper_error)
         result = np.where(safe & (plain != 0), total + rest, plain)
-        safe |= ~np.isfinite(a) | ~np.isfinite(b) | ~np.isfinite(c)
     else:
-        result, safe = plain.copy(), ~np.isfinite(plain)
+        result, safe = plain.copy(), np.zeros(plain.shape, dtype=bool)
+    safe |= ~np.isfinite(a) | ~np.isfinite(b) | ~np.isfinite(c)
     for place in zip(*np.nonzero(~safe), strict=True):
         result[place] = _exact_fma(float(a[place]), float(b[place]), float(c[place]), mode)
     return result
 
 
-def _exact_fma(a: float, b: float, c: float, mode: str) -> float:
-    from fractions import Fraction
-    from math import copysign, inf, nextafter
+def quotient64(a: Array, b: Array, mode: str) -> Array:
+    """a / b of float64 arrays in a rounding mode, one by one, as fractions."""
+    a, b = np.broadcast_arrays(a, b)
+    result = a / b
+    for place in zip(*np.nonzero(np.isfinite(a) & np.isfinite(b) & (b != 0) & (a != 0)), strict=True):
+        result[place] = _round_fraction(Fraction(float(a[place])) / Fraction(float(b[place])), mode)
+    return result
 
-    exact = Fraction(a) * Fraction(b) + Fraction(c)
-    if exact == 0:
-        zero = a * b + c
-        return copysign(0.0, -1.0) if mode == "rm" and a * b != -0.0 and zero == 0.0 and (a * b or c) else zero
+
+def root64(a: Array, mode: str) -> Array:
+    """The square root of float64 arrays in a rounding mode, judged by the exact square of the nearest one."""
+    result = np.sqrt(a)
+    for place in zip(*np.nonzero(np.isfinite(a) & (a > 0)), strict=True):
+        nearest = float(result[place])
+        square, exact = Fraction(nearest) ** 2, Fraction(float(a[place]))
+        if mode == "rp" and square < exact:
+            result[place] = nextafter(nearest, inf)
+        elif mode in ("rz", "rm") and square > exact:
+            result[place] = nextafter(nearest, -inf)
+    return result
+
+
+def _round_fraction(exact: Fraction, mode: str) -> float:
+    """A fraction that is not zero as float64."""
     try:
         nearest = float(exact)
     except OverflowError:
@@ -185,8 +221,19 @@ def _exact_fma(a: float, b: float, c: float, mode: str) -> float:
     if nearest in (inf, -inf):
         outward = (mode == "rp" and exact > 0) or (mode == "rm" and exact < 0) or mode == "rn"
         return nearest if outward else copysign(1.7976931348623157e308, nearest)
-    if mode == "rp" or (mode == "rz" and exact < 0):
-        return nextafter(nearest, inf) if Fraction(nearest) < exact else nearest
-    if mode == "rm" or mode == "rz":
-        return nextafter(nearest, -inf) if Fraction(nearest) > exact else nearest
+    if nearest == 0:
+        nearest = copysign(0.0, exact)
+    below, above = Fraction(nearest) < exact, Fraction(nearest) > exact
+    if below and (mode == "rp" or (mode == "rz" and exact < 0)):
+        return copysign(nextafter(nearest, inf), exact) if nearest == 0 and exact < 0 else nextafter(nearest, inf)
+    if above and (mode == "rm" or (mode == "rz" and exact > 0)):
+        return nextafter(nearest, -inf)
     return nearest
+
+
+def _exact_fma(a: float, b: float, c: float, mode: str) -> float:
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if exact == 0:
+        signs = (copysign(1.0, a) * copysign(1.0, b) < 0, copysign(1.0, c) < 0)
+        return copysign(0.0, -1.0 if all(signs) or (mode == "rm" and any(signs)) else 1.0)
+    return _round_fraction(exact, mode)
