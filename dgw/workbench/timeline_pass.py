@@ -104,7 +104,7 @@ class TimelinePass:
             device_code=dict(place.device_code), trace=trace,
         )  # fmt: skip
         heard = _Heard()
-        prefix = nsys.profile_command(self._tool, report) if self._tool else []
+        prefix = nsys.profile_command(self._tool, report, manual=nsys.manual_of(self._tool)) if self._tool else []
         environment = nsys.nsys_environment(self._env) if self._tool else None
         end = place.listen(job, heard.hear, prefix, environment, _PATIENCE)
         try:

@@ -36,21 +36,34 @@ class NsysProblem:
         return (ReportError if self.kind.startswith("report") else ChildFault)(self.cause, self.cure)
 
 
-def profile_command(tool: Path | str, report: Path | str, *, extra: Sequence[str] = ()) -> list[str]:
+def profile_command(tool: Path | str, report: Path | str, *, extra: Sequence[str] = (), manual: str = "") -> list[str]:
     """The argv prefix that runs a child under nsys and writes `report`, to which .nsys-rep and .sqlite are added.
 
     Only CUDA and NVTX are traced, kernels inside CUDA graphs one by one; the CPU is not sampled (that writes
-    gigabytes), and the environment of the child is not kept.
+    gigabytes), and the environment of the child is not kept. Options that not every release has are given only when
+    `manual`, what `nsys profile --help` prints, names them (or is empty): stored files are scrubbed either way.
     """
+    newer = ("--cpuctxsw=none", "--cuda-graph-trace=node", "--discard-environment=true")
     return [
         str(tool),
         "profile",
-        *("--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none"),
-        *("--cuda-graph-trace=node", "--discard-environment=true"),
+        *("--trace=cuda,nvtx", "--sample=none"),
+        *(option for option in newer if not manual or option.partition("=")[0] in manual),
         *("--export=sqlite", "--force-overwrite=true"),
         *extra,
         *("--output", str(report)),
     ]
+
+
+def manual_of(tool: Path | str) -> str:
+    """What `nsys profile --help` prints; empty when it does not answer."""
+    try:
+        done = subprocess.run(
+            [str(tool), "profile", "--help"], capture_output=True, text=True, timeout=30, check=False
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout if "--trace" in done.stdout else ""
 
 
 def export_command(tool: Path | str, report: Path | str, sqlite: Path | str) -> list[str]:

@@ -163,7 +163,7 @@ def test_nsys_is_found_inside_a_nsight_compute_folder(tmp_path: Path) -> None:
 
 
 def test_the_command_keeps_no_environment_and_samples_no_cpu() -> None:
-    argv = nsys.profile_command("nsys", "out")
+    argv = nsys.profile_command("nsys", "out", manual="")
     assert {"--sample=none", "--cpuctxsw=none", "--discard-environment=true", "--cuda-graph-trace=node"} <= set(argv)
     assert "--trace=cuda,nvtx" in argv
 
@@ -224,3 +224,15 @@ def test_the_fixture_is_a_database(tmp_path: Path) -> None:
         tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
     assert {"EXPORT_META_DATA", "TARGET_INFO_CUDA_NULL_STREAM"} <= tables
     assert "META_DATA_CAPTURE" not in tables
+
+
+def test_options_that_a_release_does_not_name_are_not_given_to_it() -> None:
+    argv = nsys.profile_command("nsys", "out", manual="--trace= --sample= --cpuctxsw= --export= --output=")
+    assert "--cpuctxsw=none" in argv
+    assert not any(word.startswith(("--discard-environment", "--cuda-graph-trace")) for word in argv)
+    assert "--sample=none" in argv
+
+
+def test_a_tool_that_prints_no_manual_gets_every_option() -> None:
+    assert nsys.manual_of("/nowhere/nsys") == ""
+    assert nsys.manual_of("/bin/true") == ""
