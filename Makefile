@@ -4,7 +4,6 @@ PYTHON ?= python3
 WORKERS ?= 2
 TOPIC ?= first-profile
 BIN := .venv/bin
-TORCH_CPU ?= https://download.pytorch.org/whl/cpu
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
@@ -50,8 +49,7 @@ clean:
 	$(PIP) --editable .
 	@touch $@
 
-# The usual torch for Linux is a CUDA build of gigabytes. The tests need CPU tensors only: that build has an index of its own.
+# The tests need CPU tensors of torch only; constraints.txt pins the release whose CPU build they are run with.
 .venv/dev: pyproject.toml constraints.txt | .venv/bin/python
-	-$(BIN)/python -c "import torch" 2>/dev/null || $(PIP) --retries 0 --timeout 15 --index-url $(TORCH_CPU) torch
 	$(PIP) --editable ".[dev]"
 	@touch .venv/core $@
