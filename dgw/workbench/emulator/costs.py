@@ -17,15 +17,27 @@ Merged phases of wide loads
 ldmatrix, stmatrix
     Each group of 8 lanes gives the rows of one 8x8 matrix: a phase of eight 16-byte rows. The lanes beyond the last
     matrix are ignored.
-Atomics, and cp.async through L1 (`.ca`)
+Atomics
     As stores, but lanes that meet in one word are not shared: a phase takes as many wavefronts as the fullest bank has
     lanes.
+cp.async through L1 (`.ca`)
+    The banks hold L1 too, so the source conflicts like the destination, and neither is shared. Each wavefront reads
+    from a bank at most once and writes to it at most once: a phase is read in as many wavefronts as the fullest bank
+    has source lanes, and every further destination lane of a bank adds one (source + destination - 1). ncu's SASS
+    level counts as conflicts the wavefronts beyond one a phase. Its hardware counter sees four source lines at a time
+    (the tags of one cycle) and among them the larger of the two sides only.
 cp.async past L1 (`.cg`, 16 bytes)
     L2 delivers 32-byte sectors and shared memory takes what keeps its place. Of lanes with one destination only the
     first counts. One wavefront moves everything that has the same 128-byte line at the source and at the destination,
     the same exchange of places inside 64 bytes (bits 4 and 5 of source xor destination), and the same halves present in
     each sector (low, high, or both). No conflict is counted, and the hardware counter of all shared wavefronts does
     not see these at all.
+cp.async with source size 0
+    Lanes that only write zeros read nothing: they are served apart from the lanes that copy, as a plain store to their
+    destinations. (Measured where all lanes write zeros; where some do, the hardware counter adds the same passes.)
+Ideal wavefronts
+    What the bytes of all active lanes fill, 128 a wavefront, but no more than are needed: lanes that share words may
+    need fewer.
 """
 
 from __future__ import annotations
@@ -36,7 +48,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-Kind = Literal["ld", "st", "ldmatrix", "stmatrix", "atom", "cp.async.ca", "cp.async.cg"]
+Kind = Literal["ld", "st", "ldmatrix", "stmatrix", "atom"]
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
@@ -45,15 +57,20 @@ SECTOR_BYTES = 32
 WORD_BYTES = 4
 BANKS = 32
 LANES = 32
+TAGS = 4
 
 
 @dataclass(frozen=True)
 class SharedCost:
-    """Per execution, int64 [n]: wavefronts needed, wavefronts without any conflict, conflicts as ncu counts them."""
+    """Per execution, int64 [n]: wavefronts needed, wavefronts without any conflict, conflicts as ncu counts them.
+
+    `hardware` are the conflicts of the hardware counter; they differ from `conflicts` for cp.async through L1 only.
+    """
 
     wavefronts: Ints
     ideal: Ints
     conflicts: Ints
+    hardware: Ints
 
 
 @dataclass(frozen=True)
@@ -65,27 +82,41 @@ class GlobalCost:
     bytes: Ints
 
 
-def shared_cost(
-    kind: Kind, width: int, addresses: Any, active: Any, matrices: int = 4, sources: Any | None = None
-) -> SharedCost:
-    """Cost of n executions of one shared-memory instruction.
+def shared_cost(kind: Kind, width: int, addresses: Any, active: Any, matrices: int = 4) -> SharedCost:
+    """Cost of n executions of one shared-memory instruction other than cp.async.
 
-    `width` is the bytes of one lane (1 to 16); `matrices` (1, 2 or 4) matters for ldmatrix and stmatrix only, `sources`
-    (global byte addresses [n, 32]) for cp.async.cg only: without it lane i reads the 16 bytes at 16 i of a line.
+    `width` is the bytes of one lane (1 to 16); `matrices` (1, 2 or 4) matters for ldmatrix and stmatrix only.
     """
     address = np.asarray(addresses, dtype=np.int64)
     mask = np.asarray(active, dtype=np.bool_)
-    if kind == "cp.async.cg":
-        source = np.arange(LANES, dtype=np.int64) * 16 if sources is None else np.asarray(sources, dtype=np.int64)
-        return _bypass_cost(np.broadcast_to(source, address.shape), address, mask)
     if kind in ("ldmatrix", "stmatrix"):
         width = 16
         mask = mask & (np.arange(LANES) < 8 * matrices)
     phase = _phases(width, address, mask, merge=kind == "ld")
-    wavefronts = _bank_wavefronts(width, address, mask, phase, share=kind not in ("atom", "cp.async.ca"))
-    phases = _distinct(np.where(mask, phase, -1), mask)
-    full = -(-mask.sum(axis=1) * width // LINE_BYTES)
-    return SharedCost(wavefronts, np.minimum(full, phases), wavefronts - phases)
+    wavefronts = _fullest(width, address, mask, phase, share=kind != "atom").sum(axis=1)
+    conflicts = wavefronts - _distinct(np.where(mask, phase, -1), mask)
+    return SharedCost(wavefronts, _ideal(width, mask, wavefronts), conflicts, conflicts)
+
+
+def copy_cost(
+    width: int, destinations: Any, active: Any, sources: Any, reading: Any, bypass: bool = False
+) -> SharedCost:
+    """Cost of n executions of one cp.async of `width` bytes: past L1 (`bypass`, `.cg`) or through it (`.ca`).
+
+    `sources` are global byte addresses [n, 32]; lanes that are active but not `reading` (source size 0) write zeros.
+    """
+    target = np.asarray(destinations, dtype=np.int64)
+    source = np.broadcast_to(np.asarray(sources, dtype=np.int64), target.shape)
+    mask = np.asarray(active, dtype=np.bool_)
+    copying = mask & np.asarray(reading, dtype=np.bool_)
+    cost = _bypass_cost(source, target, copying) if bypass else _through_cost(width, source, target, copying)
+    if np.array_equal(copying, mask):
+        return cost
+    zeros = shared_cost("st", width, target, mask & ~copying)
+    return SharedCost(
+        cost.wavefronts + zeros.wavefronts, cost.ideal + zeros.ideal, cost.conflicts + zeros.conflicts,
+        cost.hardware + zeros.hardware,
+    )  # fmt: skip
 
 
 def global_cost(width: int, addresses: Any, active: Any) -> GlobalCost:
@@ -101,32 +132,15 @@ def global_cost(width: int, addresses: Any, active: Any) -> GlobalCost:
 
 
 def bypass_global_cost(sources: Any, destinations: Any, active: Any) -> GlobalCost:
-    """Sectors that cp.async.cg (16 bytes) asks of L2.
-
-    A sector counts once for each 32-byte sector of shared memory that it goes to (or twice, when its halves change
-    places there and others do not). When its two halves go to different sectors of one 128-byte line, with the same
-    exchange of halves, and the upper half goes below the lower half, they travel together and count once.
-    """
+    """Sectors that cp.async.cg (16 bytes) asks of L2: for each 32-byte sector of shared memory one from every 128-byte
+    line that supplies a part of it. Of lanes with one destination only the last counts."""
     source = np.asarray(sources, dtype=np.int64)
     target = np.asarray(destinations, dtype=np.int64)
-    mask = _first_writers(target, np.asarray(active, dtype=np.bool_))
-    swap = (source ^ target) >> 4 & 1
-    unit = _number(source // SECTOR_BYTES, target // SECTOR_BYTES, swap)
-    sectors = _distinct(unit, mask)
+    mask = np.asarray(active, dtype=np.bool_)
     lanes = mask.sum(axis=1)
-    joined = _rejoined_halves(source, target, swap, mask)
-    return GlobalCost((lanes > 0).astype(np.int64), sectors - joined, lanes * 16)
-
-
-def _rejoined_halves(source: Ints, target: Ints, swap: Ints, mask: Mask) -> Ints:
-    """Number of source sectors [n] whose halves, in lanes i and i + 1, part but still travel together."""
-    low, high = slice(0, LANES, 2), slice(1, LANES, 2)
-    same_sector = (source[:, low] ^ 16) == source[:, high]
-    same_line = target[:, low] // LINE_BYTES == target[:, high] // LINE_BYTES
-    apart = target[:, low] // SECTOR_BYTES > target[:, high] // SECTOR_BYTES
-    same_swap = swap[:, low] == swap[:, high]
-    together = same_sector & same_line & apart & same_swap & mask[:, low] & mask[:, high]
-    return np.asarray(together.sum(axis=1), dtype=np.int64)
+    unit = _number(source // LINE_BYTES, target // SECTOR_BYTES)
+    sectors = _distinct(unit, _only_writers(target, mask, last=True))
+    return GlobalCost((lanes > 0).astype(np.int64), sectors, lanes * 16)
 
 
 def _phases(width: int, address: Ints, mask: Mask, merge: bool) -> Ints:
@@ -147,11 +161,11 @@ def _phases(width: int, address: Ints, mask: Mask, merge: bool) -> Ints:
     return np.where(np.repeat(merged, span, axis=1), lanes // span * 2, phase)
 
 
-def _bank_wavefronts(width: int, address: Ints, mask: Mask, phase: Ints, share: bool) -> Ints:
-    """Wavefronts [n]: over the phases, the distinct words (`share`) or the lanes of the fullest bank."""
+def _fullest(width: int, address: Ints, mask: Mask, phase: Ints, share: bool, phases: int = 4) -> Ints:
+    """For each phase the distinct words (`share`) or the lanes of the fullest bank: int64 [n, phases]."""
     count = len(address)
     words = address[:, :, None] // WORD_BYTES + np.arange(max(1, width // WORD_BYTES))
-    row = (np.arange(count)[:, None] * 4 + phase)[:, :, None]
+    row = (np.arange(count)[:, None] * phases + phase)[:, :, None]
     row = np.broadcast_to(row, words.shape)[mask]
     words = words[mask]
     if share:
@@ -159,12 +173,40 @@ def _bank_wavefronts(width: int, address: Ints, mask: Mask, phase: Ints, share: 
         extent = int(words.max()) - lowest + 1 if words.size else 1
         key = unique(row * extent + (words - lowest))
         row, words = key // extent, key % extent + lowest
-    banks = np.bincount((row * BANKS + words % BANKS).ravel(), minlength=count * 4 * BANKS)
-    return np.asarray(banks.reshape(count, 4, BANKS).max(axis=2).sum(axis=1), dtype=np.int64)
+    banks = np.bincount((row * BANKS + words % BANKS).ravel(), minlength=count * phases * BANKS)
+    return np.asarray(banks.reshape(count, phases, BANKS).max(axis=2), dtype=np.int64)
+
+
+def _ideal(width: int, mask: Mask, wavefronts: Ints) -> Ints:
+    """Wavefronts [n] that the bytes of the active lanes fill, or those needed where these are fewer."""
+    return np.asarray(np.minimum(-(-mask.sum(axis=1) * width // LINE_BYTES), wavefronts), dtype=np.int64)
+
+
+def _through_cost(width: int, source: Ints, target: Ints, mask: Mask) -> SharedCost:
+    phase = _phases(width, target, mask, merge=False)
+    reads = _fullest(width, source, mask, phase, share=False)
+    writes = _fullest(width, target, mask, phase, share=False)
+    wavefronts = np.where(reads > 0, reads + writes - 1, 0).sum(axis=1)
+    conflicts = wavefronts - (reads > 0).sum(axis=1)
+    tags = phase * 8 + _line_rank(source, phase, mask) // TAGS  # at most 32 lines a phase: 8 groups of tags
+    seen = np.maximum(*(_fullest(width, side, mask, tags, share=False, phases=32) for side in (source, target)))
+    hardware = np.maximum(seen - 1, 0).sum(axis=1)
+    return SharedCost(wavefronts, _ideal(width, mask, wavefronts), conflicts, hardware)
+
+
+def _line_rank(source: Ints, phase: Ints, mask: Mask) -> Ints:
+    """How many other lines of its phase come before each lane's source line [n, 32], in the order of the lanes."""
+    line = _number(source // LINE_BYTES, np.broadcast_to(phase, source.shape))
+    same = (line[:, :, None] == line[:, None, :]) & mask[:, None, :]
+    first = same.argmax(axis=2)  # the lane that names the line first
+    leads = (first == np.arange(LANES)) & mask
+    before = (leads[:, None, :] & (phase[..., :, None] == phase[..., None, :])) & np.tri(LANES, dtype=np.bool_)
+    rank = before.sum(axis=2) - 1
+    return np.where(mask, np.take_along_axis(rank, first, axis=1), 0)
 
 
 def _bypass_cost(source: Ints, target: Ints, active: Mask) -> SharedCost:
-    mask = _first_writers(target, active)
+    mask = _only_writers(target, active)
     exchange = (source ^ target) >> 4 & 3
     unit = _number(source // SECTOR_BYTES, target // SECTOR_BYTES, exchange & 1)
     present = np.zeros(target.shape, dtype=np.int64)  # which halves of the lane's unit are moved: bit 0 low, bit 1 high
@@ -173,15 +215,15 @@ def _bypass_cost(source: Ints, target: Ints, active: Mask) -> SharedCost:
         present |= np.where(same, 1 << (source[:, lane : lane + 1] >> 4 & 1), 0)
     group = _number(source // LINE_BYTES, target // LINE_BYTES, exchange, present)
     wavefronts = _distinct(group, mask)
-    ideal = -(-mask.sum(axis=1) * 16 // LINE_BYTES)
-    return SharedCost(wavefronts, np.asarray(ideal, dtype=np.int64), np.zeros(len(target), dtype=np.int64))
+    none = np.zeros(len(target), dtype=np.int64)
+    return SharedCost(wavefronts, _ideal(16, mask, wavefronts), none, none)
 
 
-def _first_writers(target: Ints, active: Mask) -> Mask:
-    """Active lanes [n, 32] whose destination no lower active lane has."""
+def _only_writers(target: Ints, active: Mask, last: bool = False) -> Mask:
+    """Active lanes [n, 32] whose destination no lower active lane has (or none higher, with `last`)."""
     same = (target[:, :, None] == target[:, None, :]) & active[:, None, :]
-    earlier = np.tril(np.ones((LANES, LANES), dtype=np.bool_), -1)
-    return np.asarray(active & ~(same & earlier).any(axis=2), dtype=np.bool_)
+    others = np.tri(LANES, k=-1, dtype=np.bool_)
+    return np.asarray(active & ~(same & (others.T if last else others)).any(axis=2), dtype=np.bool_)
 
 
 def _number(*parts: Ints) -> Ints:

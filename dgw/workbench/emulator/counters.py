@@ -22,6 +22,7 @@ from dgw.workbench.emulator.costs import (
     Mask,
     SharedCost,
     bypass_global_cost,
+    copy_cost,
     global_cost,
     shared_cost,
     unique,
@@ -268,12 +269,9 @@ class _Event:
         assert self.reading is not None
         width, reading = self.info.width_bytes, self.reading
         sources = np.where(reading, self.sources, 0)
-        if "cg" in self.info.modifiers:
-            cost = shared_cost("cp.async.cg", 16, flat, self.mask, sources=sources)
-            sectors = bypass_global_cost(sources, flat, reading)
-        else:
-            cost = shared_cost("cp.async.ca", width, flat, self.mask)
-            sectors = global_cost(width, sources, reading)
+        bypass = "cg" in self.info.modifiers
+        cost = copy_cost(width, flat, self.mask, sources, reading, bypass)
+        sectors = bypass_global_cost(sources, flat, reading) if bypass else global_cost(width, sources, reading)
         columns = {"shared": _shared_columns(cost, self.mask, width), "global": _global_columns(sectors, reading)}
         if not reading.any():
             return _Part(self.info.index, columns, None, 0)

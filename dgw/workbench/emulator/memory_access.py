@@ -16,7 +16,7 @@ from dgw.workbench.emulator.moves import WINDOWS
 from dgw.workbench.emulator.observer import Access
 from dgw.workbench.emulator.operation import Operation, Thunk, destination, items, malformed, source, unknown
 from dgw.workbench.emulator.ptx.module import Instruction
-from dgw.workbench.emulator.ptx.operands import TYPE_BITS, Operand
+from dgw.workbench.emulator.ptx.operands import TYPE_BITS, Operand, Register
 from dgw.workbench.emulator.spaces import Site
 from dgw.workbench.emulator.state import WARP
 
@@ -100,7 +100,9 @@ def decode_store(instruction: Instruction) -> Operation:
         raise malformed(instruction)
     values = items(instruction, instruction.operands[1], form.vector)
     bits = TYPE_BITS[form.type_name]
-    reads = tuple(source(instruction, value, bits if bits > 8 else None) for value in values)
+    reads = tuple(source(instruction, value) for value in values)
+    if any(isinstance(read, Register) and (read.bits == 1 or read.bits < bits) for read in reads):
+        raise malformed(instruction, "a source is narrower than the type")
     base, _ = split_address(instruction, instruction.operands[0])
     return Operation(
         instruction, (), (base, *reads), _build_store, detail=form, pure=False, stores=form.space, kind="st",

@@ -102,7 +102,7 @@ def check_modifiers(instruction: Instruction, allowed: Iterable[str]) -> frozens
 
 
 def destination(instruction: Instruction, operand: Operand, bits: int | None = None) -> Register | None:
-    """A register that is written, or None for `_`; `bits` is the least width it must have."""
+    """A register that is written, or None for `_`; `bits` is the width it must have."""
     if isinstance(operand, Sink):
         return None
     if not isinstance(operand, Register) or (bits is not None and not _fits(operand, bits)):
@@ -111,11 +111,11 @@ def destination(instruction: Instruction, operand: Operand, bits: int | None = N
 
 
 def _fits(register: Register, bits: int) -> bool:
-    return (register.bits == 1) == (bits == 1) and register.bits >= min(bits, register.bits if bits <= 8 else bits)
+    return register.bits == bits or (bits == 8 and register.bits == 16)
 
 
 def source(instruction: Instruction, operand: Operand, bits: int | None = None) -> Source:
-    """A value that is read; `bits` is the least width a register must have."""
+    """A value that is read; `bits` is the width that a register must have."""
     if not isinstance(operand, Register | Immediate | Special | Symbol | Not):
         raise malformed(instruction)
     if bits is not None:

@@ -123,7 +123,8 @@ def test_bit_instructions_follow_the_manual(
     data = []
     for i, name in enumerate(inputs):
         if name == "count":
-            data.append(("b32", random.choice([0, 1, 5, 16, 31, 32, 33, 40, 64, 70, 255, 256], LANES).astype(np.uint32)))
+            counts = random.choice([0, 1, 5, 16, 31, 32, 33, 40, 64, 70, 255, 256], LANES)
+            data.append(("b32", counts.astype(np.uint32)))
         else:
             data.append((name, random_bits(name, LANES, seed + i)))
     (got,) = evaluate(body, data, [output])

@@ -129,7 +129,9 @@ def test_f32_multiply_add_never_rounds_twice(seed: int) -> None:
 @settings(max_examples=20, deadline=None)
 @given(seed=SEEDS)
 def test_predicated_instructions_leave_other_lanes_alone(seed: int) -> None:
-    body = "mov.b32 {x}, {a};\n setp.lt.s32 %p9, {a}, {b};\n @%p9 add.s32 {x}, {a}, {b};\n @!%p9 mul.lo.s32 {x}, {b}, 3;"
+    body = (
+        "mov.b32 {x}, {a};\n setp.lt.s32 %p9, {a}, {b};\n @%p9 add.s32 {x}, {a}, {b};\n @!%p9 mul.lo.s32 {x}, {b}, 3;"
+    )
     check(body, ("s32", "s32"), "s32", seed)
     body = "mov.b32 {x}, {a};\n setp.lt.s32 %p9, {a}, {b};\n @!%p9 fma.rn.f32 {x}, {a}, {b}, {b};"
     check(body, ("f32", "f32"), "f32", seed)
