@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dgw.workbench.emulator.errors import at_line
 
-_TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"[^"\n]*"|[{};\n:]|[^{};\n:"/]+|.', re.DOTALL)
+_TOKEN = re.compile(r'//|/\*|\*/|"[^"]*"|[{};:]|[^{};:"/*]+|.')
 _LINE_DIRECTIVES = (".version", ".target", ".address_size", ".loc", ".file", "@@DWARF")
 _HEADER = re.compile(r"(?:\.(?:visible|extern|weak|common)\s+)*\.(?:entry|func)\b")
 _LABEL = re.compile(r"[A-Za-z_$%][\w$]*\Z")
@@ -22,70 +22,115 @@ class Statement(NamedTuple):
     line: int
 
 
-def _is_label(text: str) -> bool:
-    return _LABEL.match(text) is not None
+# A whole line that is one statement: nothing in it can be a comment, a string, a label or a scope.
+_SIMPLE = re.compile(r"[ \t]*([^\s{}/\":;.][^/\":;]*);[ \t]*\r?\Z")
+_WRAPPED = re.compile(r"[ \t]*\{[ \t]*([a-z@][^{}/\":;]*);[ \t]*\}[ \t]*\r?\Z")
 
 
 def split(text: str) -> Iterator[Statement]:
     """Yield the statements of `text` in order, each with the line it starts on; EmulatorError on unbalanced braces."""
-    pending: list[str] = []
-    line = start = 1
-    braces = scopes = section = 0
-    for match in _TOKEN.finditer(text):
-        token = match.group()
-        if token == "\n":
-            line += 1
-            if pending:
-                words = "".join(pending).strip()
-                if words.startswith(_LINE_DIRECTIVES) and not braces:
-                    yield Statement("line", words, start)
-                    pending = []
-                else:
-                    pending.append(" ")
-            continue
-        if section or token.startswith(("//", "/*")):
-            line += token.count("\n")
-            section += (token == "{") - (token == "}") if section else 0
-            continue
-        blank = not pending or not "".join(pending).strip()
-        if blank:
-            pending, start = [], line
-        if token == ";" and not braces:
-            if not blank:
-                yield Statement("plain", "".join(pending).strip(), start)
-            pending = []
-        elif token == "{":
-            words = "".join(pending).strip()
-            if words.startswith(".section"):
-                section, pending = 1, []
-            elif blank or _HEADER.match(words):
-                if not blank:
-                    yield Statement("header", words, start)
-                yield Statement("open", "", line)
-                scopes += 1
-                pending = []
-            else:
-                braces += 1
-                pending.append(token)
-        elif token == "}":
-            if braces:
-                braces -= 1
-                pending.append(token)
+    state = _Splitter()
+    for number, line in enumerate(text.split("\n"), 1):
+        if state.idle:
+            if not line or line.isspace():
                 continue
-            if not blank:
-                raise at_line(f"`{_short(pending)}` has no semicolon", start)
-            if not scopes:
-                raise at_line("a brace closes nothing", line)
-            scopes -= 1
-            yield Statement("close", "", line)
-            pending = []
-        elif token == ":" and not braces and _is_label("".join(pending).strip()):
-            yield Statement("label", "".join(pending).strip(), start)
-            pending = []
+            # An instruction alone in braces declares nothing, so its scope does not matter.
+            simple = _SIMPLE.match(line) or _WRAPPED.match(line)
+            if simple and simple[1].count("{") == simple[1].count("}"):
+                yield Statement("plain", simple[1].rstrip(), number)
+                continue
+        yield from state.feed(line, number)
+    yield from state.end()
+
+
+class _Splitter:
+    """Reads line by line; `idle` when no statement, string or comment is open."""
+
+    def __init__(self) -> None:
+        self.pending: list[str] = []
+        self.start = self.line = 1
+        self.braces = self.scopes = self.section = 0
+        self.comment = False
+
+    @property
+    def idle(self) -> bool:
+        return not (self.pending or self.braces or self.section or self.comment)
+
+    def _take(self) -> str:
+        words = "".join(self.pending).strip()
+        self.pending = []
+        return words
+
+    def feed(self, text: str, number: int) -> Iterator[Statement]:
+        self.line = number
+        for match in _TOKEN.finditer(text):
+            token = match.group()
+            if self.comment:
+                self.comment = token != "*/"
+            elif token == "/*":
+                self.comment = True
+            elif token.startswith("//"):
+                break
+            elif self.section:
+                self.section += (token == "{") - (token == "}")
+            else:
+                yield from self._token(token)
+        words = "".join(self.pending).strip()
+        if not words:
+            self.pending = []
+        elif words.startswith(_LINE_DIRECTIVES) and not self.braces:
+            yield Statement("line", self._take(), self.start)
         else:
-            pending.append(token)
-            line += token.count("\n")
-    yield from _rest(pending, start, scopes, line)
+            self.pending.append(" ")
+
+    def _token(self, token: str) -> Iterator[Statement]:
+        blank = not self.pending or not "".join(self.pending).strip()
+        if blank:
+            self.pending, self.start = [], self.line
+        if token == "{":
+            yield from self._open(blank)
+        elif token == "}":
+            yield from self._close(blank)
+        elif token == ";" and not self.braces:
+            words = self._take()
+            if words:
+                yield Statement("plain", words, self.start)
+        elif token == ":" and not self.braces and _LABEL.match("".join(self.pending).strip()):
+            yield Statement("label", self._take(), self.start)
+        else:
+            self.pending.append(token)
+
+    def _open(self, blank: bool) -> Iterator[Statement]:
+        words = "".join(self.pending).strip()
+        if words.startswith(".section"):
+            self.section, self.pending = 1, []
+        elif blank or _HEADER.match(words):
+            if not blank:
+                yield Statement("header", words, self.start)
+            yield Statement("open", "", self.line)
+            self.scopes += 1
+            self.pending = []
+        else:
+            self.braces += 1
+            self.pending.append("{")
+
+    def _close(self, blank: bool) -> Iterator[Statement]:
+        if self.braces:
+            self.braces -= 1
+            self.pending.append("}")
+            return
+        if not blank:
+            raise at_line(f"`{_short(self.pending)}` has no semicolon", self.start)
+        if not self.scopes:
+            raise at_line("a brace closes nothing", self.line)
+        self.scopes -= 1
+        yield Statement("close", "", self.line)
+        self.pending = []
+
+    def end(self) -> Iterator[Statement]:
+        if self.section or self.comment:
+            raise at_line("the text ends inside a section or a comment", self.line)
+        yield from _rest(self.pending, self.start, self.scopes, self.line)
 
 
 def _rest(pending: list[str], start: int, scopes: int, line: int) -> Iterator[Statement]:
