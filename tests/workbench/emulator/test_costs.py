@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dgw.workbench.emulator.costs import bypass_global_cost, global_cost, shared_cost
+from dgw.workbench.emulator.costs import bypass_global_cost, copy_cost, global_cost, shared_cost
 
 TESTS = Path(__file__).parents[2]
 TABLE = TESTS / "data" / "accesses.json.gz"
+MORE = TESTS / "data" / "more-accesses.json.gz"  # sources of copies, broadcasts, zero fill
 
 
 def _load_accesses() -> ModuleType:
@@ -29,19 +30,40 @@ def _load_accesses() -> ModuleType:
 
 
 accesses = _load_accesses()
-CASES = accesses.read_table(TABLE)
+CASES, MORE_CASES = accesses.read_table(TABLE), accesses.read_table(MORE)
 ALL = np.ones((1, 32), dtype=bool)
 LANE = np.arange(32)[None, :]
 
 
-def test_the_table_of_measured_accesses_is_complete() -> None:
+def test_the_tables_of_measured_accesses_are_complete() -> None:
     assert len(CASES) == 608
     assert len({case["op"] for case in CASES}) == 25
+    assert len(MORE_CASES) == 531
+    assert len({case["op"] for case in MORE_CASES}) == 16
 
 
 @pytest.mark.parametrize("op", sorted({case["op"] for case in CASES}))
 def test_every_measured_case_is_reproduced_exactly(op: str) -> None:
     assert accesses.compare(case for case in CASES if case["op"] == op) == {}
+
+
+@pytest.mark.parametrize("op", sorted({case["op"] for case in MORE_CASES}))
+def test_every_case_of_the_second_table_is_reproduced_exactly(op: str) -> None:
+    assert accesses.compare(case for case in MORE_CASES if case["op"] == op) == {}
+
+
+def test_counters_that_say_nothing_are_few_and_only_of_copies_and_one_load() -> None:
+    silent = {case["id"] for case in MORE_CASES if accesses.unmeasured(case)}
+    past_l1 = {case["id"] for case in MORE_CASES if case["op"] in ("cpa16", "cpx16", "cpy16", "cpz16")}
+    assert silent == past_l1 | {"lds128.odd.pairs"}
+    assert not any(accesses.unmeasured(case) for case in CASES)
+
+
+def test_the_script_names_an_op_that_it_does_not_know(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = tmp_path / "table.json"
+    table.write_text(json.dumps({"schema": "accesses/1", "cases": [CASES[0], {**CASES[1], "op": "ldq32"}]}))
+    assert accesses.main([str(table)]) == 2
+    assert "unknown op 'ldq32'; known are lds," in capsys.readouterr().err
 
 
 def test_the_script_exits_1_and_names_the_case_that_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,9 +138,11 @@ def test_costs_do_not_change_when_all_addresses_move_by_whole_lines(drawn: tuple
     for kind in ("ld", "st", "atom"):
         here, there = shared_cost(kind, width, address, mask), shared_cost(kind, width, address + 384, mask)
         assert (here.wavefronts == there.wavefronts).all()
-    if width == 16:
-        moved = shared_cost("cp.async.cg", 16, address + 384, mask, sources=LANE * 16 + 128)
-        assert (shared_cost("cp.async.cg", 16, address, mask).wavefronts == moved.wavefronts).all()
+    for bypass in {width == 16, False} if width >= 4 else ():
+        copied = copy_cost(width, address, mask, LANE * width, mask, bypass)
+        moved = copy_cost(width, address + 384, mask, LANE * width + 128, mask, bypass)
+        assert (copied.wavefronts == moved.wavefronts).all()
+        assert (copied.hardware == moved.hardware).all()
 
 
 @settings(max_examples=60, deadline=None)
@@ -158,13 +182,51 @@ def test_the_worked_examples_of_shared_memory_layouts() -> None:
     assert shared_cost("ldmatrix", 16, rows, ALL, matrices=1).wavefronts[0] == 8
 
 
-def test_a_copy_past_l1_counts_the_first_writer_and_whole_lines() -> None:
+def copied(width: int, destinations: Any, sources: Any, reading: Any = ALL, bypass: bool = True) -> int:
+    """Wavefronts of a copy by all lanes."""
+    return int(copy_cost(width, destinations, ALL, sources, reading, bypass).wavefronts[0])
+
+
+def test_a_copy_past_l1_counts_one_writer_of_each_destination_and_whole_lines() -> None:
     linear = LANE * 16
-    assert shared_cost("cp.async.cg", 16, linear, ALL).wavefronts[0] == 4
+    assert copied(16, linear, linear) == 4
     assert bypass_global_cost(linear, linear, ALL).sectors[0] == 16
     same = np.zeros((1, 32), dtype=int)
-    assert shared_cost("cp.async.cg", 16, same, ALL).wavefronts[0] == 1
+    assert copied(16, same, linear) == 1
     assert bypass_global_cost(linear, same, ALL).sectors[0] == 1
     spread = LANE * 32  # every 16 bytes to a 32-byte sector of its own
-    assert shared_cost("cp.async.cg", 16, spread, ALL).wavefronts[0] == 32
+    assert copied(16, spread, linear) == 32
     assert bypass_global_cost(linear, spread, ALL).sectors[0] == 32
+    shifted = linear + 16  # four lines of shared memory, each from two lines
+    assert bypass_global_cost(shifted, linear, ALL).sectors[0] == 20
+
+
+def test_rows_of_a_tile_copied_past_l1_cost_one_wavefront_for_each_line_they_come_from() -> None:
+    linear = LANE * 16
+    for row, wavefronts in ((64, 8), (256, 4), (512, 4)):
+        chunk = LANE % (row // 16)
+        rows = LANE // (row // 16)
+        assert copied(16, linear, rows * 4096 + chunk * 16) == wavefronts
+    twisted = LANE // 4 * 64 + (LANE % 4 ^ LANE // 4 % 4) * 16
+    assert copied(16, twisted, LANE // 4 * 4096 + LANE % 4 * 16) == 8
+
+
+def test_lanes_that_write_zeros_cost_what_a_plain_store_costs() -> None:
+    rows = LANE // 4 * 4096 + LANE % 4 * 16
+    assert copied(16, LANE * 16, rows, ~ALL) == 4
+    assert copied(16, LANE * 128, rows, ~ALL) == 32  # all in one bank
+    assert copied(16, LANE * 16, rows, LANE < 16) == 4 + 2  # four rows copied, two phases of zeros
+    assert bypass_global_cost(rows, LANE * 16, LANE < 16).sectors[0] == 8
+
+
+def test_a_copy_through_l1_conflicts_on_both_sides() -> None:
+    def cost(destinations: Any, sources: Any) -> tuple[int, int, int]:
+        found = copy_cost(16, destinations, ALL, sources, ALL)
+        return int(found.wavefronts[0]), int(found.conflicts[0]), int(found.hardware[0])
+
+    linear, rows = LANE * 16, LANE // 2 * 4096 + LANE % 2 * 16  # 32 bytes of every row, four rows a phase
+    assert cost(linear, linear) == (4, 0, 0)
+    assert cost(linear, rows) == (16, 12, 12)
+    assert cost(LANE // 2 * 48 + LANE % 2 * 16, rows) == (20, 16, 12)  # rows padded: two wavefronts a phase to write
+    assert cost(linear, LANE * 0) == (32, 28, 28)  # one source for all: nothing is shared
+    assert cost(linear, LANE * 256) == (32, 28, 24)  # eight lines a phase: the tags take them four by four
