@@ -22,8 +22,9 @@ import numpy as np
 
 FULL, EVEN, ODD, HALF, QUADS = 0xFFFFFFFF, 0x55555555, 0xAAAAAAAA, 0xFFFF, 0xF0F0F0F0
 L1 = "l1tex__data_pipe_lsu_wavefronts_mem_shared"
+SASS_L1 = "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared"
 METRICS = (
-    *(f"smsp__sass_{L1.replace(chr(95) * 2, chr(95))}_op_{op}" for op in ("ld", "st", "ldsm", "stsm", "ldgsts", "atom")),
+    *(f"{SASS_L1}_op_{op}" for op in ("ld", "st", "ldsm", "stsm", "ldgsts", "atom")),
     *(f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}" for op in ("ld", "st", "ldgsts", "atom")),
     *(f"smsp__sass_l1tex_data_bank_conflicts_pipe_lsu_mem_shared_op_{op}" for op in ("ldsm", "stsm", "ldgsts")),
     *(f"l1tex__t_{what}_pipe_lsu_mem_global_op_{op}" for what in ("requests", "sectors") for op in ("ld", "st")),
@@ -49,6 +50,18 @@ extern "C" __global__ void NAME(const unsigned* packed, unsigned char* buffer, u
     asm volatile("cp.async.wait_all;" ::: "memory");                                                          \\
     out[lane] = r + r1 + r2 + r3;                                                                             \\
 }
+#define COPY(NAME, STATEMENT)                                                                                 \\
+extern "C" __global__ void NAME(const unsigned* packed, unsigned char* buffer, unsigned mask, unsigned* out) { \\
+    unsigned lane = threadIdx.x, base, p;                                                                     \\
+    asm volatile("{.reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t;}" : "=r"(base) : "l"(arena));    \\
+    out[lane] = lane;                                                                                         \\
+    if (!(mask >> lane & 1u)) return; /* the copy has no predicate: ncu loses copies guarded by P0 */         \\
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(p) : "l"(packed + lane));                                   \\
+    unsigned s = base + (p & 0xffffu);                                                                        \\
+    const unsigned char* g = buffer + (p >> 16) * 4u;                                                         \\
+    STATEMENT;                                                                                                \\
+    asm volatile("cp.async.wait_all;" ::: "memory");                                                          \\
+}
 #define OUT4 "=r"(r), "=r"(r1), "=r"(r2), "=r"(r3)
 #define IN4 "r"(r), "r"(r1), "r"(r2), "r"(r3)
 PROBE(lds8, 0, asm volatile("ld.shared.u8 %0, [%1];" : "=r"(r) : "r"(s)))
@@ -62,14 +75,23 @@ PROBE(ldsm2t, 1, asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%
 PROBE(stsm2, 1, asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1,%2};"
     :: "r"(s), "r"(r), "r"(r1) : "memory"))
 PROBE(atoms32, 0, asm volatile("atom.shared.add.u32 %0, [%1], 1;" : "=r"(r) : "r"(s) : "memory"))
-PROBE(cpa4, 0, asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(s), "l"(g) : "memory"))
-PROBE(cpa8, 0, asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" :: "r"(s), "l"(g) : "memory"))
-PROBE(cpa16, 0, asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(s), "l"(g) : "memory"))
-PROBE(cpca16, 0, asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" :: "r"(s), "l"(g) : "memory"))
-PROBE(cpz16, 0, asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+COPY(cpa4, asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(s), "l"(g) : "memory"))
+COPY(cpa8, asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" :: "r"(s), "l"(g) : "memory"))
+COPY(cpa16, asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(s), "l"(g) : "memory"))
+COPY(cpca16, asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" :: "r"(s), "l"(g) : "memory"))
+COPY(cpx16, asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+    :: "r"(s), "l"(g), "r"(mask ? 16u : 0u) : "memory"))
+COPY(cpy16, asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+    :: "r"(s), "l"(g), "r"(mask ? 0u : 16u) : "memory"))
+COPY(cpz16, asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
     :: "r"(s), "l"(g), "r"(lane & 4u ? 0u : 16u) : "memory"))
 """
 WIDTHS = {"lds8": 1, "sts8": 1, "lds64": 8, "sts64": 8, "atoms32": 4, "cpa4": 4, "cpa8": 8}  # the others: 16
+
+
+COPIES = (
+    ("cpa16", 16), ("cpca16", 16), ("cpx16", 16), ("cpy16", 16), ("cpz16", 16), ("cpa8", 8), ("cpa4", 4),
+)  # fmt: skip
 
 
 def case(
@@ -109,7 +131,7 @@ def copies() -> Iterator[dict[str, Any]]:
         mask = FULL if index % 3 else int(random.integers(1, FULL))
         yield case("cpa16", f"rand{index}_{span * 16}", random.integers(0, span, 32), mask)
     yield case("cpa16", "pairs", lane // 2)
-    for op, width in (("cpa16", 16), ("cpca16", 16), ("cpz16", 16), ("cpa8", 8), ("cpa4", 4)):
+    for op, width in COPIES:
         for row in (32, 64, 128, 256):  # bytes of a tile row, from global rows that are 4096 bytes apart
             per = row // width
             sources = lane // per * 4096 + lane % per * width
@@ -127,6 +149,11 @@ def copies() -> Iterator[dict[str, Any]]:
     for index in range(8):
         yield case("cpca16", f"rand{index}", random.integers(0, 64, 32))
         yield case("cpa8", f"rand{index}", random.integers(0, 64, 32), int(random.integers(1, FULL)))
+    for index in range(12):  # conflicts on both sides at once
+        for op, width in COPIES:
+            mask = FULL if index % 2 else int(random.integers(1, FULL))
+            sources = random.integers(0, 1024 >> index % 3, 32) * width
+            yield case(op, f"both_rand{index}", random.permutation(64 << index % 2)[:32], mask, sources)
 
 
 def cases() -> list[dict[str, Any]]:
