@@ -66,7 +66,7 @@ class Engine:
         spaces: dict[str, GlobalSpace | WindowSpace] = {
             "global": GlobalSpace(self.memory, findings, lanes),
             "shared": self.shared,
-            "param": WindowSpace("param", Arena(parameters), 0, kernel.sizes["param"], findings, lanes),
+            "param": WindowSpace("param", Arena(parameters.copy()), 0, kernel.sizes["param"], findings, lanes),
             "const": WindowSpace("const", Arena(self._constants()), 0, kernel.sizes["const"], findings, lanes),
         }
         for name in ("local", "frame"):
@@ -135,9 +135,20 @@ class Engine:
             found = self._code[key] = compile_block(self.program, block, self._masked if masked else self._plain)
         return found
 
+    def attach(
+        self, memory: Memory, parameters: NDArray[np.uint8], findings: Findings, observer: Observer | None
+    ) -> None:
+        """Serve another run of the same kernel: its buffers, parameters, findings and observer."""
+        self.memory, self.findings, self.observer = memory, findings, observer
+        for space in self._spaces.values():
+            space.findings = findings
+        self._spaces["global"].memory = memory  # type: ignore[union-attr]
+        self._spaces["param"].arena.data[...] = parameters  # type: ignore[union-attr]
+        self.block_warps.fill(0)
+
     def reset(self, lanes: Lanes) -> None:
         """Prepare for another batch with as many CTAs: new places in the grid, fresh memory."""
-        self.lanes.ctas = lanes.ctas
+        self.lanes.ctas, self.lanes.grid = lanes.ctas, lanes.grid
         for (name, dtype), array in self._specials.items():
             array[...] = self.lanes.special(name, self.shared_bytes, self.dynamic_bytes).astype(dtype)
         self.alive[...] = self.lanes.exists

@@ -24,6 +24,8 @@ STEP_LIMIT = 4_000_000
 LANES_TOGETHER = 2048  # CTAs are stacked until a batch has about this many lanes
 _PROGRAMS: dict[tuple[str, str], Program] = {}
 _REMEMBERED = 64
+_IDLE: dict[tuple[Any, ...], Control] = {}
+_IDLE_ENGINES = 4
 
 
 def program_of(ptx: str, entry: str) -> Program:
@@ -90,12 +92,10 @@ def run(
             lanes = Lanes(launch.grid, launch.block, batch)
             control = controls.get(len(batch))
             if control is None:
-                engine = Engine(
-                    program, lanes, launch.memory, parameters, launch.shared_bytes, symbols, findings, observer
+                control = controls[len(batch)] = _control(
+                    program, launch, lanes, symbols, parameters, findings, observer
                 )
-                control = controls[len(batch)] = Control(engine)
-            else:
-                control.engine.reset(lanes)
+            control.engine.reset(lanes)
             control.steps = 0
             try:
                 control.run(step_limit)
@@ -106,7 +106,39 @@ def run(
                 break
     for control in controls.values():
         block_warps += control.engine.block_warps
+        _keep(control, launch, symbols)
     return Outcome(findings.all(), kernel.infos, block_warps, completed, steps)
+
+
+def _key(program: Program, launch: EmulatedLaunch, ctas: int, symbols: dict[str, int]) -> tuple[Any, ...]:
+    return (id(program), launch.block, ctas, launch.shared_bytes, tuple(sorted(symbols.items())))
+
+
+def _control(
+    program: Program,
+    launch: EmulatedLaunch,
+    lanes: Lanes,
+    symbols: dict[str, int],
+    parameters: NDArray[np.uint8],
+    findings: Findings,
+    observer: Observer | None,
+) -> Control:
+    """An engine for batches of this size: one that ran before, with its code bound, or a new one."""
+    control = _IDLE.pop(_key(program, launch, len(lanes.ctas), symbols), None)
+    if control is None:
+        engine = Engine(program, lanes, launch.memory, parameters, launch.shared_bytes, symbols, findings, observer)
+        return Control(engine)
+    control.engine.attach(launch.memory, parameters, findings, observer)
+    return control
+
+
+def _keep(control: Control, launch: EmulatedLaunch, symbols: dict[str, int]) -> None:
+    """Keep an engine for the next run, without what belonged to this one."""
+    engine = control.engine
+    engine.attach(Memory(), engine.space("param").arena.data, Findings(engine.infos), None)
+    if len(_IDLE) >= _IDLE_ENGINES:
+        del _IDLE[next(iter(_IDLE))]
+    _IDLE[_key(engine.program, launch, len(engine.lanes.ctas), symbols)] = control
 
 
 def _pack(kernel: Kernel, launch: EmulatedLaunch) -> NDArray[np.uint8]:

@@ -119,7 +119,7 @@ class Announcer:
     """Tells the observer of an access, when there is one."""
 
     def __init__(self, group: Group, site: Site) -> None:
-        self.observer = group.engine.observer
+        self.engine = group.engine
         self.site = site
         self.shape = (group.lanes.warps, WARP)
         self.n = group.n
@@ -127,14 +127,13 @@ class Announcer:
 
     def __call__(self, space: str, pattern: Pattern, first: int) -> None:
         """An access in `space` at the pattern's addresses plus `first`."""
-        if self.observer is None or space in ("param", "const", "frame"):
+        observer = self.engine.observer
+        if observer is None or space in ("param", "const", "frame"):
             return
         mask = self.everyone if pattern.mask is None else pattern.mask.reshape(-1, *self.shape)
         shape = (self.n, *self.shape)
         key = (self.site.serial, pattern.serial, first & 127)
-        self.observer.memory(
-            Access(self.site.infos, space, lambda: (pattern.relative + first).reshape(shape), mask, key)
-        )
+        observer.memory(Access(self.site.infos, space, lambda: (pattern.relative + first).reshape(shape), mask, key))
 
 
 def _build_load(group: Group) -> Thunk:
