@@ -114,9 +114,7 @@ class Barriers:
         self._report(released)
         self._reduce(released)
         waiting = released.reshape(lanes.warps, WARP).any(axis=1)
-        running = engine.alive.reshape(lanes.warps, WARP).any(axis=1)
-        everyone = bool((waiting | ~running).all())
-        engine.shared.barrier(waiting, everyone, given)
+        engine.shared.barrier(waiting, bool(waiting.all()), given)
         if engine.observer is not None:
             for index in np.unique(self.at[released]):
                 at = (released & (self.at == index)).reshape(lanes.warps, WARP).any(axis=1)
