@@ -55,11 +55,18 @@ class EmulatedLaunch:
     shared_bytes: int = 0
 
     def run(
-        self, ctas: Sequence[Dim3] | None = None, observer: Observer | None = None, step_limit: int = STEP_LIMIT
+        self,
+        ctas: Sequence[Dim3] | None = None,
+        observer: Observer | None = None,
+        step_limit: int = STEP_LIMIT,
+        strict: bool = True,
     ) -> Outcome:
-        """Run some CTAs of the grid (all of them by default). Raises EmulatorError for PTX that is not understood."""
+        """Run some CTAs of the grid (all of them by default). Raises EmulatorError for PTX that is not understood.
+
+        `strict` False leaves out the checks of shared memory for races, uninitialised reads and copies in flight.
+        """
         chosen = list(ctas) if ctas is not None else every_cta(self.grid)
-        return run(program_of(self.ptx, self.entry), self, chosen, observer, step_limit)
+        return run(program_of(self.ptx, self.entry), self, chosen, observer, step_limit, strict)
 
 
 def every_cta(grid: Dim3) -> list[Dim3]:
@@ -73,6 +80,7 @@ def run(
     ctas: Sequence[Dim3],
     observer: Observer | None = None,
     step_limit: int = STEP_LIMIT,
+    strict: bool = True,
 ) -> Outcome:
     """Run CTAs in batches, in the order given. Buffers of `launch.memory` are read and written in place."""
     kernel = program.kernel
@@ -96,6 +104,7 @@ def run(
                     program, launch, lanes, symbols, parameters, findings, observer
                 )
             control.engine.reset(lanes)
+            control.engine.shared.strict = strict
             control.steps = 0
             try:
                 control.run(step_limit)

@@ -72,6 +72,7 @@ class SharedSpace(WindowSpace):
 
     def __init__(self, arena: Arena, stride: int, limit: int, granule: int, findings: Findings, lanes: Lanes) -> None:
         super().__init__("shared", arena, lanes.cta * stride, limit, findings, lanes)
+        self.strict = True  # False: no races, no uninitialised reads, no copies in flight; bounds are always checked
         self.granule = granule
         self.per_cta = stride // granule
         self.total = self.per_cta * len(lanes.ctas)
@@ -104,6 +105,8 @@ class SharedSpace(WindowSpace):
 
     def check_load(self, plan: Plan, site: Site) -> None:
         """A read: of nothing written, of a copy in flight, or unordered with a write."""
+        if not self.strict:
+            return
         footprint = self.footprint(plan, site.width)
         bits = footprint.bits
         if self.pending and _both(bits, self.pending_set):
@@ -117,8 +120,8 @@ class SharedSpace(WindowSpace):
 
     def check_store(self, plan: Plan, site: Site, data: Array) -> None:
         """A write: into a copy in flight, or unordered with an earlier access."""
-        footprint = self.footprint(plan, site.width)
-        self.before_write(footprint, "write", site, plan, data)
+        if self.strict:
+            self.before_write(self.footprint(plan, site.width), "write", site, plan, data)
 
     def before_write(self, footprint: Footprint, kind: str, site: Site, plan: Plan, data: Array | None) -> None:
         """Judge a write that is about to happen (or, for a copy, to be issued)."""
@@ -134,6 +137,8 @@ class SharedSpace(WindowSpace):
 
     def after_store(self, plan: Plan, site: Site, data: Array) -> None:
         """Two threads of one store in one place must agree."""
+        if not self.strict:
+            return
         footprint = self.footprint(plan, site.width)
         if footprint.own_conflict:
             self._own_conflict(plan, site, data)
@@ -147,6 +152,8 @@ class SharedSpace(WindowSpace):
 
     def atomic(self, plan: Plan, site: Site) -> None:
         """An atomic update: races with plain reads and writes, not with other atomics."""
+        if not self.strict:
+            return
         footprint = self.footprint(plan, site.width)
         bits = footprint.bits
         if self.pending and _both(bits, self.pending_set):

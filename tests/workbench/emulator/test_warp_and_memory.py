@@ -252,6 +252,15 @@ def test_threads_may_write_the_same_value_to_one_place() -> None:
     assert kinds(launch(text.replace("%s", "t"), [out])) == ["race"]
 
 
+def test_the_checks_of_shared_memory_can_be_left_out() -> None:
+    text = """extern "C" __global__ void k(int* out) {
+        __shared__ int s[64]; int t = threadIdx.x; s[t] = t; out[t] = s[63 - t]; }"""
+    out = np.zeros(64, np.int32)
+    assert kinds(launch(text, [out])) == ["race"]
+    assert launch(text, [out], strict=False).findings == ()
+    assert kinds(launch(text, [out])) == ["race"]
+
+
 def test_a_barrier_counts_votes() -> None:
     text = """extern "C" __global__ void k(int* out) {
         int t = threadIdx.x;
