@@ -21,6 +21,7 @@ COUNTERS = (
     "achieved_occupancy", "conflict_ratio_ld", "conflict_ratio_st", "conflict_ratio_hw_ld", "conflict_ratio_hw_st",
     "tensor_pipe_util", "dram_bytes", "dram_bandwidth", "l2_hit_rate", "stall_long_scoreboard",
 )  # fmt: skip
+SIDES = {"ld": "loads", "st": "stores"}
 FOREIGN = "it is foreign code, which runs on a GPU only"
 
 
@@ -100,11 +101,22 @@ class CpuEngine:
         if record.outcome != "ok":
             return record
         known = {m.metric for m in record.measurements if m.value is not None}
-        reason = f"not measured because {self.reason}"
         absent = [
-            Measurement(metric=name, collector=self.kind, absent=reason, unit="ratio" if "stall" in name else "")
+            Measurement(
+                metric=name,
+                collector=self.kind,
+                absent=self._why(record, name),
+                unit="ratio" if "stall" in name else "",
+            )
             for name in (*TIMES, *COUNTERS)
             if name not in known
         ]
         kept = tuple(m for m in record.measurements if m.value is not None or m.metric not in (*TIMES, *COUNTERS))
         return msgspec.structs.replace(record, measurements=(*kept, *absent))
+
+    def _why(self, record: Record, metric: str) -> str:
+        """Why `metric` has no value: a ratio of nothing, or something that only a GPU can tell."""
+        side = metric.removeprefix("conflict_ratio_")
+        if side in SIDES and record.number(f"smem_wavefronts_{side}") == 0:
+            return f"the kernel makes no shared-memory {SIDES[side]}"
+        return f"not measured because {self.reason}"

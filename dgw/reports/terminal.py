@@ -68,11 +68,13 @@ def _chunks(widths: Sequence[int], label: int, width: int) -> list[list[int]]:
     return chunks
 
 
-def _card(block: Block, columns: Sequence[int], label: int, widths: Sequence[int], paint: Paint) -> list[str]:
+def _card(
+    block: Block, lines: Sequence[Line], columns: Sequence[int], label: int, widths: Sequence[int], paint: Paint
+) -> list[str]:
     titles = [block.columns[column].title.rjust(widths[column]) for column in columns]
     text = [paint.head((" " * label + GAP + GAP.join(titles)).rstrip())]
     group = ""
-    for line_group, name, cells in _rows(block.lines, columns):
+    for line_group, name, cells in _rows(lines, columns):
         if line_group != group:
             if group:
                 text.append("")
@@ -103,8 +105,11 @@ def _block(block: Block, width: int, paint: Paint) -> list[str]:
     label = max(len(name) for _, name, _ in rows)
     widths = [max(len(block.columns[c].title), *(len(cells[c]) for _, _, cells in rows)) for c in every]
     text = [paint.head(line) for line in _wrapped(block.title, width, "", "  ")]
+    lines: Sequence[Line] = block.lines
     for columns in _chunks(widths, label, width):
-        text += ["", *_card(block, columns, label, widths, paint)]
+        text += ["", *_card(block, lines, columns, label, widths, paint)]
+        # what no column knows is said once, beside the first columns
+        lines = [line for line in block.lines if any(cell.value is not None for cell in line.cells)]
     return [*text, "", *_notes(block, width, paint)]
 
 

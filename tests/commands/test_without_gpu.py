@@ -33,7 +33,8 @@ def emulated(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
             if isinstance(with_what, Exception):
                 raise with_what
             counted = Measurement(metric="conflict_ratio_ld", value=0.0, unit="ratio", collector="emulator")
-            return SimpleNamespace(check=with_what, measurements=(counted,))
+            stores = Measurement(metric="smem_wavefronts_st", value=0, unit="wavefront", collector="emulator")
+            return SimpleNamespace(check=with_what, measurements=(counted, stores))
 
         fake = SimpleNamespace(emulate=emulate)
         monkeypatch.setitem(sys.modules, "dgw.workbench.collectors.emulator", fake)

@@ -129,3 +129,10 @@ def test_source_lines_are_ranked_by_cost_with_their_share() -> None:
 
 def test_without_figures_by_line_the_report_says_so() -> None:
     assert lines.render([full_record()]) == "No figure is known by source line."
+
+
+def test_what_no_column_knows_is_shown_once_when_the_columns_do_not_fit_side_by_side() -> None:
+    records = [full_record(name) for name in ("naive", "tiled", "swizzled", "double-buffered", "tensor-core")]
+    lines = terminal.render(build(records), 80).splitlines()
+    assert sum(line.startswith("tensor pipe active ") for line in lines) == 1
+    assert sum(line.startswith("load conflicts ") for line in lines) > 1
