@@ -4,6 +4,10 @@ What ncu counts at SASS level and what its hardware counters see differ in two p
 global load counters of the hardware include the sources of cp.async, those at SASS level do not; and wavefronts of
 ldmatrix and stmatrix belong to the loads and stores of the hardware counters but have columns of their own at SASS
 level.
+
+Memory instructions are counted where at least one lane of the warp takes part, as ncu's SASS-level counters do: a
+guarded load whose lanes are all off is not among them (measured: `@P LDG` of a tile beyond the end). So it makes no
+difference whether the machine code guards an instruction or branches around it.
 """
 
 from __future__ import annotations
@@ -66,11 +70,10 @@ def tabulate(counters: Counters) -> Table:
     executed = counters.executed()
     columns: dict[str, Ints] = {"inst_executed": executed}
     kinds = np.array([info.kind for info in infos], dtype=np.str_)
-    spaces = np.array([info.space for info in infos], dtype=np.str_)
     shared, memory, local = (counters.space(name) for name in ("shared", "global", "local"))
-    _shared_metrics(columns, kinds, shared, _issued(spaces, "shared", shared, executed))
-    _global_metrics(columns, kinds, memory, _issued(spaces, "global", memory, executed))
-    columns["ldgsts_inst"] = np.where(kinds == "cp.async", executed, 0)
+    _shared_metrics(columns, kinds, shared)
+    _global_metrics(columns, kinds, memory)
+    columns["ldgsts_inst"] = np.where(kinds == "cp.async", shared[:, Column.REQUESTS], 0)
     for name, kind in (("local_load_sectors", "ld"), ("local_store_sectors", "st")):
         columns[name] = np.where(kinds == kind, local[:, Column.SECTORS], 0)
     tensor = np.array([info.opcode in MMA_OPCODES and info.kind == "" for info in infos], dtype=np.bool_)
@@ -86,16 +89,9 @@ def tabulate(counters: Counters) -> Table:
     return Table(infos, names, np.stack([columns[name] for name in names], axis=1).astype(np.int64))
 
 
-def _issued(spaces: np.ndarray, space: str, counts: Ints, executed: Ints) -> Ints:
-    """Executions of the instructions of a space, those with all lanes predicated off too; of generic instructions only
-    what turned out to access the space."""
-    generic = np.isin(spaces, ("generic", ""))
-    return np.where(spaces == space, executed, np.where(generic, counts[:, Column.REQUESTS], 0))
-
-
-def _shared_metrics(columns: dict[str, Ints], kinds: np.ndarray, counts: Ints, issued: Ints) -> None:
+def _shared_metrics(columns: dict[str, Ints], kinds: np.ndarray, counts: Ints) -> None:
     """Wavefronts, ideal wavefronts, conflicts and requests of shared memory."""
-    wavefronts, conflicts = counts[:, Column.WAVEFRONTS], counts[:, Column.CONFLICTS]
+    wavefronts, conflicts, requests = (counts[:, of] for of in (Column.WAVEFRONTS, Column.CONFLICTS, Column.REQUESTS))
     for name in dict.fromkeys(SASS_NAMES.values()):
         chosen = np.isin(kinds, [kind for kind, sass in SASS_NAMES.items() if sass == name])
         columns[f"smem_wavefronts_sass_{name}"] = np.where(chosen, wavefronts, 0)
@@ -111,16 +107,16 @@ def _shared_metrics(columns: dict[str, Ints], kinds: np.ndarray, counts: Ints, i
         del columns[f"smem_bank_conflicts_sass_{name}"]
     columns["smem_wavefronts_actual"] = wavefronts
     columns["smem_wavefronts_ideal"] = counts[:, Column.IDEAL]
-    columns["smem_requests_ld"] = np.where(kinds == "ld", issued, 0)
-    columns["smem_requests_st"] = np.where(kinds == "st", issued, 0)
-    columns["ldsm_inst"] = np.where(kinds == "ldmatrix", issued, 0)
+    columns["smem_requests_ld"] = np.where(kinds == "ld", requests, 0)
+    columns["smem_requests_st"] = np.where(kinds == "st", requests, 0)
+    columns["ldsm_inst"] = np.where(kinds == "ldmatrix", requests, 0)
 
 
-def _global_metrics(columns: dict[str, Ints], kinds: np.ndarray, counts: Ints, issued: Ints) -> None:
+def _global_metrics(columns: dict[str, Ints], kinds: np.ndarray, counts: Ints) -> None:
     """Requests, sectors and bytes of global memory."""
     for side, hardware in (("ld", ("ld", "cp.async")), ("st", ("st",))):
         exact, seen = kinds == side, np.isin(kinds, hardware)
-        columns[f"global_inst_{side}"] = np.where(exact, issued, 0)
+        columns[f"global_inst_{side}"] = np.where(exact, counts[:, Column.REQUESTS], 0)
         columns[f"global_requests_{side}"] = np.where(seen, counts[:, Column.REQUESTS], 0)
         columns[f"global_sectors_{side}"] = np.where(exact, counts[:, Column.SECTORS], 0)
         columns[f"global_sectors_hw_{side}"] = np.where(seen, counts[:, Column.SECTORS], 0)
