@@ -76,7 +76,14 @@ def test_alpha_beta_and_c_are_applied(variant: Variant) -> None:
     judged(variant, gemm(37, 50, 33, alpha=3.0, c=c))  # beta 0: C is not read
 
 
-@pytest.mark.parametrize("data", ["integer", "one-hot", "outliers", "naninf", "overflow", "uniform"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        "integer",
+        "naninf",
+        *(pytest.param(o, marks=pytest.mark.slow) for o in ("one-hot", "outliers", "overflow", "uniform")),
+    ],
+)
 @pytest.mark.parametrize("variant", STAGES, ids=ident)
 def test_every_data_set_is_right(variant: Variant, data: str) -> None:
     judged(variant, gemm(65, 40, 35, data=data))

@@ -103,7 +103,7 @@ def test_a_persistent_launch_has_one_program_per_sm_and_scratch_for_its_descript
     assert unaligned.workspaces == {}
 
 
-@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("layout", ["nt", *(pytest.param(one, marks=pytest.mark.slow) for one in ("nn", "tn", "tt"))])
 @pytest.mark.parametrize("variant", STAGES, ids=lambda v: v.name)
 def test_the_emulator_finds_the_compiled_code_right(variant: Variant, layout: str, cache: CompileCache) -> None:
     found = emulated(variant, gemm(65, 70, 33, "bf16", layout), cache, **SMALL)  # type: ignore[arg-type]
@@ -119,7 +119,9 @@ def test_the_emulator_finds_aligned_and_wide_problems_right(variant: Variant, ca
         assert found.findings == ()
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu-tanh", "silu"])
+@pytest.mark.parametrize(
+    "activation", ["gelu-tanh", *(pytest.param(one, marks=pytest.mark.slow) for one in ("relu", "gelu", "silu"))]
+)
 def test_the_emulator_finds_every_epilogue_right(activation: str, cache: CompileCache) -> None:
     operand = Operand(dtype="f16")
     problem = replace(
