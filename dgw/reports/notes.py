@@ -15,7 +15,7 @@ def _joined(labels: Iterable[str]) -> str:
 def unknown(block: Block) -> list[str]:
     """One sentence for every reason: which lines it leaves unknown, and in which columns if not in all."""
     reasons: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for line in block.lines:
+    for line in (*block.lines, *block.hidden):
         here: dict[str, list[str]] = {}
         for column, cell in zip(block.columns, line.cells, strict=True):
             if cell.value is None and cell.absent:

@@ -79,6 +79,7 @@ class Block:
     machine: str
     columns: tuple[Column, ...]
     lines: tuple[Line, ...]
+    hidden: tuple[Line, ...] = ()  # without a GPU: what no column knows, for one reason, which stands in the notes
 
     @property
     def title(self) -> str:
@@ -102,6 +103,7 @@ class _Spec:
     always: bool = True
     find: Find | None = None
     asked: bool = False  # also shown where a measurement says why it has no value
+    emulated: bool = False  # counted by the emulator, and shown only where it stood in for the GPU
 
 
 def _source(found: Measurement) -> str:
@@ -197,8 +199,21 @@ SPECS: tuple[_Spec, ...] = (
     _Spec("conflict_ratio_hw_ld", "load conflicts (hw)", "shared memory", "percent"),
     _Spec("conflict_ratio_st", "store conflicts", "shared memory", "percent"),
     _Spec("conflict_ratio_hw_st", "store conflicts (hw)", "shared memory", "percent"),
+    _Spec("smem_wavefronts_actual", "wavefronts", "shared memory", "count", always=False, emulated=True),
+    _Spec("smem_wavefronts_ideal", "wavefronts, no conflicts", "shared memory", "count", always=False, emulated=True),
+    _Spec("smem_requests_ld", "load instructions", "shared memory", "count", always=False, emulated=True),
+    _Spec("ldsm_inst", "ldmatrix instructions", "shared memory", "count", always=False, emulated=True),
+    _Spec("smem_requests_st", "store instructions", "shared memory", "count", always=False, emulated=True),
     _Spec("tensor_pipe_util", "tensor pipe active", "pipes", "percent"),
     _Spec("fma_pipe_util", "FMA pipe active", "pipes", "percent", always=False),
+    _Spec("tensor_inst", "tensor instructions", "pipes", "count", always=False, emulated=True),
+    _Spec("fma_inst", "FMA instructions", "pipes", "count", always=False, emulated=True),
+    _Spec("barrier_inst", "barriers", "pipes", "count", always=False, emulated=True),
+    _Spec("global_requests_ld", "global load requests", "memory", "count", always=False, emulated=True),
+    _Spec("gld_sectors_per_request", "sectors a load request", "memory", "count", always=False, emulated=True),
+    _Spec("global_requests_st", "global store requests", "memory", "count", always=False, emulated=True),
+    _Spec("gst_sectors_per_request", "sectors a store request", "memory", "count", always=False, emulated=True),
+    _Spec("ldgsts_inst", "cp.async instructions", "memory", "count", always=False, emulated=True),
     _Spec("dram_bytes", "DRAM traffic", "memory", "bytes"),
     _Spec("dram_bandwidth", "DRAM throughput", "memory", "bandwidth"),
     _Spec("l2_hit_rate", "L2 hit rate", "memory", "percent"),
@@ -208,6 +223,7 @@ SPECS: tuple[_Spec, ...] = (
     _Spec("stall_2_share", "  share of warp time", "stalls", "percent", always=False, find=_stall(1, 1)),
     _Spec("stall_3", "stall reason 3", "stalls", "text", find=_stall(2, 0)),
     _Spec("stall_3_share", "  share of warp time", "stalls", "percent", always=False, find=_stall(2, 1)),
+    _Spec("emulated_ctas", "CTAs emulated", "emulator", "count", always=False, emulated=True),
     *(
         _Spec(key, label, "timeline", style, always=False, asked=True)
         for key, label, style in (
@@ -313,16 +329,31 @@ def build(records: Sequence[Record], order: Mapping[str, int] | None = None) -> 
     for (problem, machine), members in groups.items():
         if order is not None:
             members.sort(key=lambda record: order.get(record.case.variant, len(order)))
-        lines = [_line(spec, members) for spec in SPECS]
-        ran = problem.known and any(record.outcome == "ok" for record in members)
-        required = {spec.key for spec in SPECS if spec.always and (ran or spec.key == "outcome")}
-        shown = [
-            line
-            for spec, line in zip(SPECS, lines, strict=True)
-            if spec.key in required
-            or any(cell.value is not None for cell in line.cells)
-            or (spec.asked and any(record.get(spec.key) is not None for record in members))
-        ]
+        shown, hidden = _shown(problem, members)
         columns = tuple(Column(title, record) for title, record in zip(_titles(members), members, strict=True))
-        blocks.append(Block(problem, machine, columns, tuple(shown)))
+        blocks.append(Block(problem, machine, columns, shown, hidden))
     return tuple(blocks)
+
+
+def _shown(problem: Problem, members: Sequence[Record]) -> tuple[tuple[Line, ...], tuple[Line, ...]]:
+    """The lines of a block, and those that are hidden because no column knows them, all for one reason."""
+    ran = problem.known and any(record.outcome == "ok" for record in members)
+    on_gpu = any(record.environment.engine == "gpu" for record in members)
+    shown, hidden = [], []
+    for spec in SPECS:
+        line = _line(spec, members)
+        known = any(cell.value is not None for cell in line.cells)
+        required = spec.always and (ran or spec.key == "outcome")
+        asked = spec.asked and any(record.get(spec.key) is not None for record in members)
+        if spec.emulated and (on_gpu or not any(cell.value for cell in line.cells)):
+            continue
+        if known or asked or (required and (on_gpu or _reasons(line) != 1)):
+            shown.append(line)
+        elif required:
+            hidden.append(line)
+    return tuple(shown), tuple(hidden)
+
+
+def _reasons(line: Line) -> int:
+    """For how many different reasons cells of a line are unknown."""
+    return len({cell.absent for cell in line.cells if cell.value is None and cell.absent})

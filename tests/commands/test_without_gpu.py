@@ -78,10 +78,28 @@ def test_nothing_that_the_card_promises_is_left_without_a_value_or_a_reason(
 
     emulated(RIGHT)
     (block,) = build(run(tmp_path, "cuda/swizzled"))
-    assert {spec.key for spec in SPECS if spec.always} <= {line.key for line in block.lines}
-    unknown = {line.key: line.cells[0].absent for line in block.lines if line.cells[0].value is None}
+    lines = (*block.lines, *block.hidden)
+    assert {spec.key for spec in SPECS if spec.always} <= {line.key for line in lines}
+    assert all(line.cells[0].value is not None for line in block.lines)
+    unknown = {line.key: line.cells[0].absent for line in lines if line.cells[0].value is None}
     assert unknown.pop("conflict_ratio_st") == "the kernel makes no shared-memory stores"
     assert set(unknown.values()) == {"not measured because there is no GPU"}
+
+
+@pytest.mark.parametrize(("counted", "kept"), [(1.0, ("emulator", 1.0)), (1e-12, ("static", None))])
+def test_one_lower_bound_is_kept_the_larger_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: float, kept: tuple[str, float | None]
+) -> None:
+    found = (
+        Measurement(metric="bound_time", value=counted, unit="s", collector="emulator"),
+        Measurement(metric="bound_pipe", value="lsu", unit="text", collector="emulator"),
+    )
+    fake = SimpleNamespace(emulate=lambda *_: SimpleNamespace(check=RIGHT, measurements=found))
+    monkeypatch.setitem(sys.modules, "dgw.workbench.collectors.emulator", fake)
+    (record,) = run(tmp_path, "cuda/swizzled")
+    for metric in ("bound_time", "bound_pipe"):
+        assert [m.collector for m in record.measurements if m.metric == metric] == [kept[0]]
+    assert kept[1] is None or record.number("bound_time") == kept[1]
 
 
 def test_a_wrong_result_is_a_row_with_what_is_wrong(tmp_path: Path, emulated: Callable[[Any], None]) -> None:

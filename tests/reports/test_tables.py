@@ -49,6 +49,35 @@ def test_what_the_card_promises_is_a_line_even_when_nothing_is_known() -> None:
     assert all(line.cells[0].value is None for line in block.lines if line.key != "outcome")
 
 
+def test_without_a_gpu_lines_that_no_column_knows_are_hidden_and_their_reason_is_kept() -> None:
+    absent = [Measurement(metric=m, collector="emulator", absent="no GPU") for m in ("time_cold", "time_hot")]
+    ratios = [
+        Measurement(metric="conflict_ratio_st", collector="emulator", absent=why) for why in ("no stores", "no GPU")
+    ]
+    records = [
+        full_record(name, measurements=(*absent, ratio), environment=LAPTOP)
+        for name, ratio in zip(("tiled", "swizzled"), ratios, strict=True)
+    ]
+    (block,) = build(records)
+    assert block.line("time_cold") is None
+    assert block.line("conflict_ratio_st") is not None  # two reasons: which column has which is worth a line
+    assert any(sentence == "time cold, time hot: no GPU" for sentence in notes.unknown(block))
+
+
+def test_what_the_emulator_counts_is_shown_only_where_it_stood_in_for_a_gpu() -> None:
+    measurements = (
+        counted("smem_wavefronts_actual", 4096), counted("gld_sectors_per_request", 15.5), counted("tensor_inst", 0),
+    )  # fmt: skip
+    (emulated,) = build([full_record(measurements=measurements, environment=LAPTOP)])
+    (measured,) = build([full_record(measurements=measurements)])
+    line = emulated.line("gld_sectors_per_request")
+    assert line is not None
+    assert line.text(0) == "15.50"
+    assert emulated.line("smem_wavefronts_actual") is not None
+    assert emulated.line("tensor_inst") is None  # no tensor instructions in any column
+    assert measured.line("smem_wavefronts_actual") is None
+
+
 def test_an_unknown_value_names_its_reason_below_the_table() -> None:
     (block,) = build(ladder())
     sentences = notes.unknown(block)

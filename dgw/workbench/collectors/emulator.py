@@ -80,9 +80,10 @@ def emulate(
     work = [_work(run, launch, one, device, alike) for run, launch, one in zip(runs, launches, audits, strict=True)]
     bound = bounding.lower_bound(case.problem, device, work)
     protocol = "; ".join(dict.fromkeys(run.coverage.protocol for run in runs))
+    ctas = sum(counters.ctas for run in runs for counters, _ in run.coverage.parts)
     return Emulation(
         check=_verdict(execution, runs, findings),
-        measurements=tuple(_measurements(launches, audits, by_line, bound, protocol)),
+        measurements=tuple(_measurements(launches, audits, by_line, bound, ctas, protocol)),
         findings=findings,
         by_line=by_line,
         bound=bound,
@@ -247,6 +248,7 @@ def _measurements(
     audits: Sequence[Audit],
     by_line: Mapping[SourceLine, Mapping[str, int]],
     bound: bounding.Bound,
+    ctas: int,
     protocol: str,
 ) -> Iterator[Measurement]:
     """For the case, for each kernel of several, for lines and opcodes; metrics that the table does not know are left
@@ -275,5 +277,6 @@ def _measurements(
         if line.file:
             scope = f"line {PurePath(line.file).name}:{line.line}"
             yield from (measure(name, value, scope) for name, value in counts.items() if name in METRICS)
+    yield measure("emulated_ctas", ctas)
     yield measure("bound_time", bound.seconds)
     yield measure("bound_pipe", bound.pipe)

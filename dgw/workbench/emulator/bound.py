@@ -80,10 +80,11 @@ def lower_bound(problem: Problem, device: Device, launches: list[Work]) -> Bound
 
 
 def _busiest_share(work: Work, device: Device) -> float:
-    """Share of the whole work that the busiest SM does at least: an even split, or as many of the lightest CTA as it
-    must take."""
+    """Share of the whole work that the busiest SM does at least: an even split over the SMs that have a CTA at all
+    (with fewer CTAs than SMs the heaviest CTA, which is not below the average), or as many of the lightest CTA as one
+    SM must take."""
     rounds = -(-work.ctas // device.sms)
-    return max(1.0 / device.sms, rounds * work.smallest)
+    return max(1.0 / max(1, min(device.sms, work.ctas)), rounds * work.smallest)
 
 
 def _cycles(work: Work, device: Device) -> dict[str, float]:

@@ -55,3 +55,9 @@ def test_sectors_through_l1_count_once_for_all_resident_ctas() -> None:
     cached = dataclasses.replace(MMA, cached=2**20, uncached=0, stored=0, resident=4, mma_flops={})
     past = dataclasses.replace(cached, cached=0, uncached=2**20)
     assert lower_bound(CUBE, H200, [past]).cycles["l2"] == 4 * lower_bound(CUBE, H200, [cached]).cycles["l2"]
+
+
+def test_two_ctas_keep_two_sms_busy_and_the_heavier_has_at_least_half_of_the_work() -> None:
+    work = Work(ctas=2, mma_flops={}, mma=0, fma=2 * 4096, wavefronts=0, memory_instructions=0, global_requests=0)
+    bound = lower_bound(gemm(127, 255, 96, "f32"), H200, [work])
+    assert bound.cycles["fma"] == 4096 * 32 / H200.fma_per_sm_per_clock
