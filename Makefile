@@ -21,10 +21,10 @@ demo: .venv/core
 	$(BIN)/dgw profile --variant swizzled --shape 4096x4096x4096
 
 test: .venv/dev
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
 
 test-full: .venv/dev
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 lint: .venv/dev
 	$(BIN)/ruff check .
