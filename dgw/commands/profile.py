@@ -34,7 +34,17 @@ def profile(
     Without a GPU the kernels run in the emulator: results, conflicts, traffic, registers and occupancy are real, time
     is not measured, and a lower bound is printed instead.
     """
-    measure(ctx, ask, split(ask.variant), against, counters, by_line, timeline=timeline, verify_time=verify_time, no_time=no_time)
+    measure(
+        ctx,
+        ask,
+        split(ask.variant),
+        against,
+        counters,
+        by_line,
+        timeline=timeline,
+        verify_time=verify_time,
+        no_time=no_time,
+    )
 
 
 def measure(
