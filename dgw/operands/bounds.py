@@ -152,9 +152,10 @@ def relative_limit(problem: Problem, splits: int = 1, partials: str = "f32", rou
     """Limit on ||d - ref|| / ||ref|| over many elements of zero-mean data; Inf where there is none.
 
     3.0e-4 f16, 2.4e-3 bf16, 3.8e-2 e4m3 and, for f32, 1e-7 + 2e-6 sqrt(K/4096): tensor cores stay below 0.4e-6, but one
-    running sum of K rounded FMAs is at 1.1e-6; twice the growth for tf32, whose mma adds 8 products at a time where f16
-    adds 16, and so truncates twice as often (6.5e-7 was measured at K=257). In quadrature: e4m3 accumulation 6e-4, or 4e-5 sqrt(K) when not
-    promoted; f16 accumulation and 16-bit partial sums their own rounding; the activation's evaluation.
+    running sum of K rounded FMAs is at 1.1e-6. Twice the growth for tf32, whose mma adds 8 products at a time where
+    that of f16 adds 16, and so truncates twice as often (6.5e-7 was measured at K=257). In quadrature: e4m3
+    accumulation 6e-4, or 4e-5 sqrt(K) when not promoted; f16 accumulation and 16-bit partial sums their own rounding;
+    the activation's evaluation.
     """
     kind = problem.d.dtype
     if problem.data not in _ZERO_MEAN or kind not in _ROUNDING_LIMIT or problem.epilogue.quantise != "none":

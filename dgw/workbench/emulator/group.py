@@ -330,4 +330,3 @@ def _scatter(base: Array, rows: NDArray[np.int64], mask: Array | None, value: Ar
     old = base[rows]
     np.copyto(old, value, where=mask, casting="unsafe")
     base[rows] = old
-

@@ -54,9 +54,7 @@ def exposed_reads(
     return found
 
 
-def live_ranges(
-    blocks: Sequence[Block], operations: Sequence[Operation]
-) -> tuple[LiveSets, LiveSets]:
+def live_ranges(blocks: Sequence[Block], operations: Sequence[Operation]) -> tuple[LiveSets, LiveSets]:
     """Per block, the registers whose values on entry may be read, and those whose values on exit may be."""
     number: dict[Register, int] = {}
     uses, defines = [], []
