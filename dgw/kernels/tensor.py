@@ -20,10 +20,15 @@ QUANTISATIONS = {"none": "NO_SCALE", "tensor": "SCALE_PER_TENSOR", "row": "SCALE
 SPACE = (
     Tunable(name="BM", default=128, values=(64, 128, 256), meaning="rows of D a CTA computes"),
     Tunable(name="BN", default=256, values=(64, 128, 256), meaning="columns of D a CTA computes"),
-    Tunable(name="BK", default=32, values=(16, 32, 64, 128), meaning="k depth of a shared-memory tile"),
+    Tunable(
+        name="BK",
+        default=64,
+        values=(32, 64, 128),
+        meaning="k depth of a shared-memory tile, in elements of 16 bits (tf32: half as many)",
+    ),
     Tunable(name="WM", default=64, values=(16, 32, 64), meaning="rows of D a warp computes"),
     Tunable(name="WN", default=64, values=(32, 64), meaning="columns of D a warp computes"),
-    Tunable(name="STAGES", default=4, values=(2, 3, 4, 5), meaning="tiles of each operand in shared memory"),
+    Tunable(name="STAGES", default=3, values=(2, 3, 4, 5), meaning="tiles of each operand in shared memory"),
     Tunable(name="GROUP_M", default=8, values=(1, 2, 4, 8, 16), meaning="rows of tiles that blocks take together"),
 )
 
@@ -48,14 +53,15 @@ class Tiling:
         bm, bn, bk, wm, wn, stages = (
             declaring.integer(config, name) for name in ("BM", "BN", "BK", "WM", "WN", "STAGES")
         )
+        element_bytes = declaring.element_bytes(problem.a.dtype)
         return cls(
             bm=bm,
             bn=bn,
-            bk=bk,
+            bk=bk * 2 // element_bytes,
             wm=wm,
             wn=wn,
             stages=stages,
-            element_bytes=declaring.element_bytes(problem.a.dtype),
+            element_bytes=element_bytes,
             a_k_major=declaring.k_major(problem, "a"),
             b_k_major=declaring.k_major(problem, "b"),
         )
@@ -66,9 +72,14 @@ class Tiling:
         return 32 * (self.bm // self.wm) * (self.bn // self.wn)
 
     @property
+    def stage_bytes(self) -> int:
+        """Bytes of shared memory for one tile of A and one of B."""
+        return (self.bm + self.bn) * self.bk * self.element_bytes
+
+    @property
     def shared_bytes(self) -> int:
         """Bytes of shared memory for the tiles of all stages."""
-        return (self.bm + self.bn) * self.bk * self.element_bytes * self.stages
+        return self.stage_bytes * self.stages
 
     def registers(self) -> int:
         """Registers a thread needs at least: sums, two sets of fragments, and 40 for addresses and values in use."""
@@ -97,10 +108,8 @@ class Tiling:
                 f"{self.threads} threads of about {self.registers()} registers do not fit an SM's {REGISTERS}; "
                 "take a smaller tile"
             )
-        steps = self.bk * self.element_bytes // STEP_BYTES
-        if steps < 2:
-            least = 2 * STEP_BYTES // self.element_bytes
-            return f"BK={self.bk} is one step of the tensor cores, but the pipeline needs two: BK={least}"
+        if self.bk * self.element_bytes < 2 * STEP_BYTES:
+            return f"a tile of {self.bk} k is one step of the tensor cores, but the pipeline needs two: BK={STEP_BYTES}"
         if self.stages < 2:
             return f"STAGES={self.stages} leaves no tile to copy into; at least 2 are needed"
         elements = 16 // self.element_bytes
@@ -121,16 +130,18 @@ def refuses(problem: Problem, config: Config, device: Device, outputs: Iterable[
     if found:
         return found
     tiling = Tiling.of(problem, config)
-    found = tiling.refuses()
-    return found or declaring.refuses_launch(
-        tiling.threads, tiling.shared_bytes, declaring.tiles(problem, tiling.bm, tiling.bn), device
-    )
+    if found := tiling.refuses():
+        return found
+    blocks = declaring.tiles(problem, tiling.bm, tiling.bn)
+    found = declaring.refuses_launch(tiling.threads, tiling.shared_bytes, blocks, device)
+    fitting = device.shared_per_block // tiling.stage_bytes
+    return f"{found}; STAGES={fitting} fits" if found and 2 <= fitting < tiling.stages else found
 
 
 def defines(problem: Problem, config: Config) -> Config:
     """The defines that every tensor-core stage takes. Operands aligned to less than 4 bytes go through registers."""
     tiling = Tiling.of(problem, config)
-    found = {name: config[name] for name in ("BM", "BN", "BK", "WM", "WN", "STAGES", "GROUP_M")}
+    found = {name: config[name] for name in ("BM", "BN", "WM", "WN", "STAGES", "GROUP_M")} | {"BK": tiling.bk}
     found |= declaring.operand_defines(problem)
     for name in ("VEC_C", "VEC_D"):
         found[name] = min(int(found[name]), COLUMNS)

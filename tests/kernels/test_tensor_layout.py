@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 import pytest
@@ -46,10 +47,14 @@ class Tile:
             for group in range(side // 8):
                 yield self.place(k + LANE % 4, (first + group * 8 + LANE // 4) * 4)
 
-    def copies(self) -> Iterator[np.ndarray]:
-        in_row = self.row // 16
-        for start in range(0, self.extent * self.depth * self.size // 16, 32):
-            yield self.place((start + LANE) // in_row, (start + LANE) % in_row * 16)
+    def copies(self, threads: int) -> Iterator[np.ndarray]:
+        """Addresses of the lanes for each cp.async of each warp."""
+        in_row, rows = self.row // 16, self.extent if self.k_major else self.depth
+        across = min(in_row, max(8, threads // rows))
+        for copy in range(in_row * rows // threads):
+            row, chunk = copy // (in_row // across) * (threads // across), copy % (in_row // across) * across
+            for start in range(0, threads, 32):
+                yield self.place(row + (start + LANE) // across, (chunk + (start + LANE) % across) * 16)
 
 
 def conflicts(addresses: Iterator[np.ndarray], kind: str, width: int) -> int:
@@ -73,8 +78,8 @@ def test_no_load_of_a_tensor_core_tile_conflicts(size: int, k_major: bool, opera
 @pytest.mark.parametrize("k_major", [True, False])
 @pytest.mark.parametrize("size", [2, 4])
 def test_copies_write_whole_lines_and_every_place_once(size: int, k_major: bool) -> None:
-    for extent, depth, _ in SHAPES:
+    for (extent, depth, _), threads in product(SHAPES, (64, 128, 256)):
         tile = Tile(size, k_major, extent, depth)
-        places = list(tile.copies())
+        places = list(tile.copies(threads))
         assert conflicts(iter(places), "st", 16) == 0
         assert np.array_equal(np.sort(np.concatenate(places)), np.arange(0, extent * depth * size, 16))

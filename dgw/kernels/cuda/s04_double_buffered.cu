@@ -5,7 +5,8 @@
 // A tile is complete for all threads when each has waited for its own copies and all have met at the barrier. The same
 // barrier says that the slot of the tile before has been read, so one barrier a tile is enough: the copy that refills
 // that slot starts after it. Every step closes a group of copies, even an empty one past the last tile, so that "all but
-// the last STAGES - 2 groups" always means this step's tile.
+// the last STAGES - 2 groups" always means this step's tile. Tiles inside the matrix are copied by a plain form of the
+// instruction; at the edges each copy says how many of its bytes exist.
 //
 // ASYNC false copies through registers instead, the loads before the computation and the stores after it. One stage has
 // nothing to overlap with and needs the second barrier again.
@@ -53,8 +54,10 @@ struct Tile {
 
     u32 words[COPIES][WORDS];
 
-    // From global memory towards `shared`: copies that are under way (ASYNC), or loads into registers. What lies beyond
-    // the matrix becomes zero. `outer` is the first m or n. The copies of a thread lie in one column, COPY_ROWS rows apart.
+    // From global memory towards `shared`: copies that are under way (ASYNC), or loads into registers. Unless the tile is
+    // WHOLE, what lies beyond the matrix becomes zero. `outer` is the first m or n. The copies of a thread lie in one
+    // column, COPY_ROWS rows apart.
+    template <bool WHOLE>
     __device__ __forceinline__ void fetch(u32 shared, const char* source, i64 ld, int outer, int extent, int k0, int k) {
         const u32 thread = fresh_thread_index();  // so that no address waits in a register for its next use
         const int row = (K_MAJOR ? outer : k0) + thread / CHUNKS_IN_ROW;
@@ -65,9 +68,10 @@ struct Tile {
         const i64 step = COPY_ROWS * ld * size_of(T);
 #pragma unroll
         for (int i = 0; i < COPIES; ++i) {
-            const int available = i * COPY_ROWS < rows_left ? cols_left : 0;
+            const int available = WHOLE ? ELEMENTS : i * COPY_ROWS < rows_left ? cols_left : 0;
             if constexpr (ASYNC)
-                copy_row_part_async<T, CHUNK, VEC * size_of(T)>(shared + target(thread, i), from + i * step, available);
+                copy_row_part_async<T, CHUNK, VEC * size_of(T), WHOLE>(shared + target(thread, i), from + i * step,
+                                                                       available);
             else
                 load_row_part<T, CHUNK, VEC * size_of(T)>(words[i], from + i * step, available);
         }
@@ -135,16 +139,31 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     TileA tile_a;
     TileB tile_b;
     const int tiles_k = (k + BK - 1) / BK;
+    const bool inside = m0 + BM <= m && n0 + BN <= n;
 
-    if constexpr (STAGES > 1) {
-#pragma unroll
-        for (int tile = 0; tile < STAGES - 1; ++tile) {
-            tile_a.fetch(shared_a + tile * SLOT, a, lda, m0, m, tile * BK, k);
-            tile_b.fetch(shared_b + tile * SLOT, b, ldb, n0, n, tile * BK, k);
-            tile_a.put(shared_a + tile * SLOT);
-            tile_b.put(shared_b + tile * SLOT);
-            commit_copies();
+    // Tile number `tile` along k towards `slot`; nothing where there is none. One decision for all threads: what lies
+    // inside the matrix is copied without asking where it ends.
+    const auto fetch = [&](u32 slot, int tile) {
+        const int k0 = tile * BK;
+        if (inside && k0 + BK <= k) {
+            tile_a.fetch<true>(shared_a + slot, a, lda, m0, m, k0, k);
+            tile_b.fetch<true>(shared_b + slot, b, ldb, n0, n, k0, k);
+        } else if (tile < tiles_k) {
+            tile_a.fetch<false>(shared_a + slot, a, lda, m0, m, k0, k);
+            tile_b.fetch<false>(shared_b + slot, b, ldb, n0, n, k0, k);
         }
+        commit_copies();
+    };
+    const auto put = [&](u32 slot, int tile) {
+        if (ASYNC || tile >= tiles_k) return;
+        tile_a.put(shared_a + slot);
+        tile_b.put(shared_b + slot);
+    };
+
+#pragma unroll
+    for (int tile = 0; tile < STAGES - 1; ++tile) {
+        fetch(tile * SLOT, tile);
+        put(tile * SLOT, tile);
     }
 
     u32 slot = 0, free_slot = (STAGES - 1) * SLOT;  // of this tile, and of the tile that is fetched meanwhile
@@ -155,13 +174,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
             __syncthreads();
         }
         if constexpr (STAGES == 1 && ASYNC) __syncthreads();
-        tile_a.fetch(shared_a + free_slot, a, lda, m0, m, next * BK, k);
-        tile_b.fetch(shared_b + free_slot, b, ldb, n0, n, next * BK, k);
-        commit_copies();
+        fetch(free_slot, next);
         if constexpr (STAGES == 1) {
             if constexpr (!ASYNC) __syncthreads();
-            tile_a.put(shared_a);
-            tile_b.put(shared_b);
+            put(0, next);
             wait_for_copies<0>();
             __syncthreads();
         }
@@ -187,8 +203,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         }
 
         if constexpr (STAGES > 1) {
-            tile_a.put(shared_a + free_slot);
-            tile_b.put(shared_b + free_slot);
+            put(free_slot, next);
             free_slot = slot;
             slot = slot == (STAGES - 1) * SLOT ? 0 : slot + SLOT;
         }

@@ -5,24 +5,39 @@
 
 namespace dgw {
 
-// BYTES (4, 8 or 16) to the shared address `target`; zeros, without an access to `source`, when `ok` is false.
+// BYTES (4, 8 or 16) to the shared address `target`.
 template <int BYTES>
-__device__ __forceinline__ void copy_async(u32 target, const void* source, bool ok) {
+__device__ __forceinline__ void copy_async(u32 target, const void* source) {
     if constexpr (BYTES == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(target), "l"(source), "r"(ok ? 16 : 0)
+        asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(target), "l"(source) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], %2;" ::"r"(target), "l"(source), "n"(BYTES)
+                     : "memory");
+}
+
+// The same; zeros, without an access to `source`, when `ok` is false.
+template <int BYTES>
+__device__ __forceinline__ void copy_async_or_zeros(u32 target, const void* source, bool ok) {
+    if constexpr (BYTES == 16)
+        asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(target), "l"(source), "r"(ok ? 16 : 0)
                      : "memory");
     else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(target), "l"(source), "n"(BYTES),
+        asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], %2, %3;" ::"r"(target), "l"(source), "n"(BYTES),
                      "r"(ok ? BYTES : 0)
                      : "memory");
 }
 
-// BYTES consecutive bytes of a row in pieces of PIECE bytes; of the elements of T the first `available` exist.
-template <Type T, int BYTES, int PIECE>
+// BYTES consecutive bytes of a row in pieces of PIECE bytes. Unless they are WHOLE, only the first `available` elements
+// of T exist.
+template <Type T, int BYTES, int PIECE, bool WHOLE>
 __device__ __forceinline__ void copy_row_part_async(u32 target, const char* source, int available) {
 #pragma unroll
-    for (int byte = 0; byte < BYTES; byte += PIECE)
-        copy_async<PIECE>(target + byte, source + byte, byte / size_of(T) < available);
+    for (int byte = 0; byte < BYTES; byte += PIECE) {
+        if constexpr (WHOLE)
+            copy_async<PIECE>(target + byte, source + byte);
+        else
+            copy_async_or_zeros<PIECE>(target + byte, source + byte, byte / size_of(T) < available);
+    }
 }
 
 // Closes the group of this thread's copies since the last call.

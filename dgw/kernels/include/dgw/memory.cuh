@@ -42,20 +42,33 @@ __device__ __forceinline__ void load_global(u32* words, const void* address, boo
     }
 }
 
+// BYTES to global memory when `ok`: a predicate of the one instruction, not a branch around it.
 template <int BYTES>
-__device__ __forceinline__ void store_global(void* address, const u32* words) {
+__device__ __forceinline__ void store_global(void* address, const u32* words, bool ok) {
     if constexpr (BYTES == 16)
-        asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(words[0]), "r"(words[1]),
-                     "r"(words[2]), "r"(words[3])
-                     : "memory");
+        asm volatile(
+            "{ .reg .pred p; setp.ne.u32 p, %5, 0;\n"
+            "@p st.global.v4.b32 [%0], {%1, %2, %3, %4}; }" ::"l"(address),
+            "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]), "r"(u32(ok))
+            : "memory");
     else if constexpr (BYTES == 8)
-        asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(address), "r"(words[0]), "r"(words[1]) : "memory");
+        asm volatile(
+            "{ .reg .pred p; setp.ne.u32 p, %3, 0;\n"
+            "@p st.global.v2.b32 [%0], {%1, %2}; }" ::"l"(address),
+            "r"(words[0]), "r"(words[1]), "r"(u32(ok))
+            : "memory");
     else if constexpr (BYTES == 4)
-        asm volatile("st.global.b32 [%0], %1;" ::"l"(address), "r"(words[0]) : "memory");
+        asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0;\n@p st.global.b32 [%0], %1; }" ::"l"(address),
+                     "r"(words[0]), "r"(u32(ok))
+                     : "memory");
     else if constexpr (BYTES == 2)
-        asm volatile("st.global.b16 [%0], %1;" ::"l"(address), "h"(u16(words[0])) : "memory");
+        asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0;\n@p st.global.b16 [%0], %1; }" ::"l"(address),
+                     "h"(u16(words[0])), "r"(u32(ok))
+                     : "memory");
     else
-        asm volatile("st.global.u8 [%0], %1;" ::"l"(address), "r"(words[0]) : "memory");
+        asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0;\n@p st.global.u8 [%0], %1; }" ::"l"(address),
+                     "r"(words[0]), "r"(u32(ok))
+                     : "memory");
 }
 
 // BYTES consecutive bytes of a row, loaded in pieces of PIECE bytes (what the operand's alignment allows). Of the

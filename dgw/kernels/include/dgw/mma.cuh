@@ -48,32 +48,41 @@ __device__ __forceinline__ u32 round_to_tf32(u32 bits) {
     return rounded;
 }
 
-__device__ __forceinline__ float from_lane_xor(float value, u32 mask) {
+__device__ __forceinline__ u32 from_lane_xor(u32 word, u32 mask) {
     u32 received;
-    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;"
-                 : "=r"(received)
-                 : "r"(__float_as_uint(value)), "r"(mask));
-    return __uint_as_float(received);
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(received) : "r"(word), "r"(mask));
+    return received;
 }
 
-// Four neighbouring lanes hold of four 8-column tiles two columns each, values[2 * tile + e]. Afterwards lane q of the
-// four holds all eight columns of tile q: a 4 x 4 transposition of pairs in two exchanges.
-__device__ __forceinline__ void gather_columns(float (&values)[8], u32 lane) {
+// Four neighbouring lanes hold one word for each of them, words[of]. Afterwards lane q of the four holds its words of all,
+// words[from]: a 4 x 4 transposition in two exchanges.
+__device__ __forceinline__ void exchange(u32 (&words)[4], u32 lane) {
 #pragma unroll
     for (u32 distance = 1; distance <= 2; distance *= 2) {
         const bool upper = lane & distance;
 #pragma unroll
-        for (u32 tile = 0; tile < 4; ++tile) {
-            if (tile & distance) continue;
-#pragma unroll
-            for (u32 e = 0; e < 2; ++e) {
-                float& low = values[2 * tile + e];
-                float& high = values[2 * (tile + distance) + e];
-                const float received = from_lane_xor(upper ? low : high, distance);
-                low = upper ? received : low;
-                high = upper ? high : received;
-            }
+        for (u32 of = 0; of < 4; ++of) {
+            if (of & distance) continue;
+            u32& low = words[of];
+            u32& high = words[of + distance];
+            const u32 received = from_lane_xor(upper ? low : high, distance);
+            low = upper ? received : low;
+            high = upper ? high : received;
         }
+    }
+}
+
+// Four neighbouring lanes hold of four 8-column tiles two columns each, values[2 * tile + e]. Afterwards lane q of the
+// four holds all eight columns of tile q.
+__device__ __forceinline__ void gather_columns(float (&values)[8], u32 lane) {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+        u32 words[4];
+#pragma unroll
+        for (int tile = 0; tile < 4; ++tile) words[tile] = __float_as_uint(values[2 * tile + e]);
+        exchange(words, lane);
+#pragma unroll
+        for (int from = 0; from < 4; ++from) values[2 * from + e] = __uint_as_float(words[from]);
     }
 }
 

@@ -66,7 +66,19 @@ __device__ __forceinline__ void store_row(char* target, const float* values, int
     for (int first = 0; first < COUNT; first += PIECE) {
         u32 words[BYTES < 4 ? 1 : BYTES / 4];
         round_piece<T, PIECE>(words, values + first);
-        if (first < available) store_global<BYTES>(target + first * size_of(T), words);
+        store_global<BYTES>(target + first * size_of(T), words, first < available);
+    }
+}
+
+// Stores the first `available` of eight elements of T (two bytes or one), which lie in `words` already rounded.
+template <Type T, int PIECE>
+__device__ __forceinline__ void store_rounded(char* target, const u32* words, int available) {
+    constexpr int BYTES = PIECE * size_of(T);
+#pragma unroll
+    for (int first = 0; first < 8; first += PIECE) {
+        const int byte = first * size_of(T);
+        const u32 low = words[byte / 4] >> byte % 4 * 8;  // pieces of less than a word
+        store_global<BYTES>(target + byte, BYTES < 4 ? &low : words + byte / 4, first < available);
     }
 }
 

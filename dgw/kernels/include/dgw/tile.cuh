@@ -14,12 +14,19 @@ struct Tile {
     static constexpr int SIZE = size_of(T);
     static constexpr bool SINGLE = SIZE == 4 && !K_MAJOR;  // read one by one
     static constexpr int CHUNK = 16;
-    static constexpr int ELEMENTS = CHUNK / size_of(T);
+    static constexpr int ELEMENTS = CHUNK / SIZE;
+    static constexpr int ROWS = K_MAJOR ? EXTENT : DEPTH;
     static constexpr int CHUNKS_IN_ROW = (K_MAJOR ? DEPTH : EXTENT) / ELEMENTS;
     static constexpr u32 ROW = CHUNKS_IN_ROW * CHUNK;
-    static constexpr int COPIES = EXTENT * DEPTH / ELEMENTS / THREADS;
-    static constexpr int COPY_ROWS = THREADS / CHUNKS_IN_ROW;
-    static constexpr u32 BYTES = EXTENT * DEPTH * size_of(T);
+    static constexpr u32 BYTES = ROWS * ROW;
+
+    // One copy of all threads: ACROSS chunks of each of DOWN rows. As a rule ACROSS chunks are a line of 128 bytes, so
+    // that the copies of a thread along a row differ by a constant.
+    static constexpr int ENOUGH = THREADS / ROWS > 8 ? THREADS / ROWS : 8;
+    static constexpr int ACROSS = CHUNKS_IN_ROW < ENOUGH ? CHUNKS_IN_ROW : ENOUGH;
+    static constexpr int DOWN = THREADS / ACROSS;
+    static constexpr int COPIES_IN_ROW = CHUNKS_IN_ROW / ACROSS;
+    static constexpr int COPIES = ROWS / DOWN * COPIES_IN_ROW;
 
     static __device__ __forceinline__ u32 twist(u32 row) {
         if constexpr (SINGLE) return row % 4 * 32;
@@ -30,38 +37,49 @@ struct Tile {
     // Address in the tile of byte `byte` of row `row`.
     static __device__ __forceinline__ u32 place(u32 row, u32 byte) { return row * ROW + (byte ^ twist(row)); }
 
-    const char* from;        // this thread's first copy; the others lie in the same column, COPY_ROWS rows apart
-    u32 target;              // and where it goes
-    int outer_left, k_left;  // elements from there to the edges of the matrix
+    const char* from;  // this thread's first copy of the next tile
+    u32 target;        // and where it goes in slot 0
+    int outer_left;    // rows or columns from the tile to the edge of the matrix
 
-    // Begins with the tile at m or n = `outer` and k = 0.
-    __device__ __forceinline__ void begin(const char* source, i64 ld, int outer, int extent, int k) {
-        const u32 row = threadIdx.x / CHUNKS_IN_ROW, chunk = threadIdx.x % CHUNKS_IN_ROW;
-        const i64 first_row = (K_MAJOR ? outer : 0) + int(row);
-        const int first_col = (K_MAJOR ? 0 : outer) + int(chunk) * ELEMENTS;
-        from = source + (first_row * ld + first_col) * size_of(T);
-        target = place(row, chunk * CHUNK);
-        outer_left = extent - outer - int(K_MAJOR ? row : chunk * ELEMENTS);
-        k_left = k - int(K_MAJOR ? chunk * ELEMENTS : row);
+    __device__ __forceinline__ Tile(u32 shared)
+        : target(shared + place(threadIdx.x / ACROSS, threadIdx.x % ACROSS * CHUNK)) {}
+
+    // Goes on with the tile at m or n = `outer` and k = 0.
+    __device__ __forceinline__ void begin(const char* source, i64 ld, int outer, int extent) {
+        const i64 row = (K_MAJOR ? outer : 0) + int(threadIdx.x / ACROSS);
+        const int col = (K_MAJOR ? 0 : outer) + int(threadIdx.x % ACROSS) * ELEMENTS;
+        from = source + (row * ld + col) * SIZE;
+        outer_left = extent - outer;
     }
 
-    // Copies one tile to `shared`; what lies beyond the matrix becomes zero. The next call copies the next tile along k.
-    __device__ __forceinline__ void fetch(u32 shared, i64 ld) {
-#pragma unroll
-        for (int i = 0; i < COPIES; ++i) {
-            const int available = i * COPY_ROWS < (K_MAJOR ? outer_left : k_left) ? (K_MAJOR ? k_left : outer_left) : 0;
-            const char* source = from + i * (COPY_ROWS * ld * size_of(T));
-            const u32 to = shared + (target ^ twist(i * COPY_ROWS)) + i * COPY_ROWS * ROW;
+    __device__ __forceinline__ bool inside() const { return outer_left >= EXTENT; }
+
+    // Part PART of PARTS of the copies of one tile to the slot at byte `slot`. Unless the tile is WHOLE, what lies beyond
+    // the matrix becomes zero: outer_left and k_left rows or columns of it exist. After the last part the tile that
+    // follows along k is next.
+    template <bool WHOLE, int PART = 0, int PARTS = 1>
+    __device__ __forceinline__ void fetch(u32 slot, i64 ld, int k_left) {
+        int rows_left = 0, cols_left = 0;  // from this thread's first element on
+        if constexpr (!WHOLE) {
+            const u32 thread = fresh_thread_index();
+            rows_left = (K_MAJOR ? outer_left : k_left) - int(thread / ACROSS);
+            cols_left = (K_MAJOR ? k_left : outer_left) - int(thread % ACROSS) * ELEMENTS;
+        }
+#pragma unroll(ASYNCHRONOUS ? COPIES : 1)  // copies through registers would take too many of them at once
+        for (int i = COPIES * PART / PARTS; i < COPIES * (PART + 1) / PARTS; ++i) {
+            const int row = i / COPIES_IN_ROW * DOWN, chunk = i % COPIES_IN_ROW * ACROSS;
+            const int available = WHOLE ? ELEMENTS : row < rows_left ? cols_left - chunk * ELEMENTS : 0;
+            const char* source = from + row * ld * SIZE + chunk * CHUNK;
+            const u32 to = slot + (target ^ twist(row)) + row * ROW + chunk * CHUNK;
             if constexpr (ASYNCHRONOUS) {
-                copy_row_part_async<T, CHUNK, VEC * size_of(T)>(to, source, available);
+                copy_row_part_async<T, CHUNK, VEC * SIZE, WHOLE>(to, source, available);
             } else {
                 u32 words[CHUNK / 4];
-                load_row_part<T, CHUNK, VEC * size_of(T)>(words, source, available);
+                load_row_part<T, CHUNK, VEC * SIZE>(words, source, available);
                 store_shared<CHUNK>(to, words);
             }
         }
-        from += DEPTH * (K_MAJOR ? 1 : ld) * size_of(T);
-        k_left -= DEPTH;
+        if constexpr (PART == PARTS - 1) from += DEPTH * (K_MAJOR ? 1 : ld) * SIZE;
     }
 };
 

@@ -17,6 +17,7 @@ __device__ __forceinline__ TilePlace grouped_tile(u32 index, int tiles_m, int ti
     const u32 first_m = index / in_group * GROUP;
     const u32 rows = u32(tiles_m) - first_m < GROUP ? u32(tiles_m) - first_m : GROUP;
     const u32 within = index % in_group;
+    if (rows == GROUP) return {int(first_m + within % GROUP), int(within / GROUP)};  // without a second division
     return {int(first_m + within % rows), int(within / rows)};
 }
 
