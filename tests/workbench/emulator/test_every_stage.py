@@ -92,7 +92,7 @@ def test_every_stage_takes_part_with_every_dtype_and_layout() -> None:
         taken = {(t.problems[0].a.dtype, t.problems[0].layout) for t in TRIALS if t.variant is variant}
         for dtype in variant.dtypes:
             refused = machine_for(variant, [gemm(64, 64, 64, dtype)]) is None
-            layouts = {layout for kind, layout in taken if kind == ("f32" if dtype == "tf32" else dtype)}
+            layouts = {layout for kind, layout in taken if kind == dtype}
             if variant.family != "triton" and not refused:
                 assert layouts == set(LAYOUTS)
 
