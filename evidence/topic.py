@@ -91,9 +91,10 @@ class Topic:
         }
         target = ROOT / "docs" / "h200" / f"{self.name}.json"
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(
-            json.dumps(content, indent=None, separators=(",", ":")).replace('{"case":', '\n{"case":') + "\n"
-        )
+        text = json.dumps(content, separators=(",", ":")).replace('{"case":', '\n{"case":')  # a record a line
+        for folder in (self.folder, ROOT):  # command lines name files; where those lay is nobody's business
+            text = text.replace(f"{folder}/", "")
+        target.write_text(text + "\n")
         sys.stderr.write(f"wrote {target.relative_to(ROOT)}\n")
 
 
