@@ -77,10 +77,11 @@ class CpuEngine:
             return prepared.builds[source].cubin
 
         assert prepared.plan is not None
+        keep = self.cache / "sass"
         environment = msgspec.structs.replace(record.environment, engine="emulator")
         record = msgspec.structs.replace(record, environment=environment)
         try:
-            found = emulate(record.case, prepared.plan, ptx_of, cubin_of, self.device, self.full_grid)
+            found = emulate(record.case, prepared.plan, ptx_of, cubin_of, self.device, self.full_grid, keep)
         except DgwError as error:
             unable = f"the emulator cannot run it: {error.message}"
             if self.strict:

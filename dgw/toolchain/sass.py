@@ -6,9 +6,12 @@ bytes, from which the addresses follow.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import hashlib
 import subprocess
 import tempfile
+import uuid
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -86,12 +89,17 @@ class MemoryInstruction:
     file: str
 
 
-def disassemble(cubin: bytes, entry: str) -> list[SassInstruction]:
+Listing = dict[str, tuple[SassInstruction, ...]]
+"""Every function of a cubin by name."""
+
+
+def disassemble(cubin: bytes, entry: str, keep: Path | None = None) -> list[SassInstruction]:
     """The instructions of kernel `entry`, in order of address, padding after the last branch included.
 
-    Missing without nvdisasm, CompileError for a file that it cannot read, UsageError when there is no such kernel.
+    In the folder `keep` listings are remembered by content. Missing without nvdisasm, CompileError for a file that it
+    cannot read, UsageError when there is no such kernel.
     """
-    kernels = _listing(cubin)
+    kernels = _listing(cubin, keep)
     if entry not in kernels:
         near = difflib.get_close_matches(entry, kernels, n=3, cutoff=0.0)
         raise UsageError(f"the cubin has no kernel {entry!r}; it has {', '.join(near) or 'none'}", hint="dgw list")
@@ -126,9 +134,25 @@ def width_bytes(opcode: str) -> int:
 
 
 @lru_cache(maxsize=8)
-def _listing(cubin: bytes) -> dict[str, tuple[SassInstruction, ...]]:
+def _listing(cubin: bytes, keep: Path | None) -> Listing:
     """Every function of the cubin; one call of nvdisasm serves all kernels of a cubin."""
-    tool = find_tool("nvdisasm")
+    tool = Path(find_tool("nvdisasm"))
+    if keep is None:
+        return _disassembled(cubin, tool)
+    made_by = f"{tool.stat().st_size} {tool.stat().st_mtime_ns}".encode()
+    place = keep / f"{hashlib.sha256(cubin + made_by).hexdigest()}.json"
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        return msgspec.json.decode(place.read_bytes(), type=Listing)
+    found = _disassembled(cubin, tool)
+    draft = place.with_name(f".{place.name}.{uuid.uuid4().hex}")
+    with contextlib.suppress(OSError):  # a folder that cannot be written costs a call of nvdisasm next time
+        keep.mkdir(parents=True, exist_ok=True)
+        draft.write_bytes(msgspec.json.encode(found))
+        draft.replace(place)
+    return found
+
+
+def _disassembled(cubin: bytes, tool: Path) -> Listing:
     with tempfile.TemporaryDirectory(prefix="dgw-") as folder:
         image = Path(folder) / "kernel.cubin"
         image.write_bytes(cubin)

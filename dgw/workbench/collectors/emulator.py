@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 import msgspec
 
@@ -58,15 +58,17 @@ def emulate(
     cubin_of: Callable[[Source], bytes] | None,
     device: Device,
     full_grid: bool = False,
+    keep: Path | None = None,
 ) -> Emulation:
     """Run `plan` on the CPU, compare D with the reference, count.
 
     One CTA of each class is run and stands for its class. All CTAs are run with `full_grid`, for small problems, for
     several launches, and where it does not turn out which CTA computes what; `protocol` says which. Without `cubin_of`
-    no figure is exact. Raises EmulatorError for PTX that it does not know.
+    no figure is exact. Disassembled machine code is remembered in the folder `keep`. Raises EmulatorError for PTX that
+    it does not know.
     """
     with ThreadPoolExecutor(max_workers=1) as beside:  # the disassembler is a process of its own
-        listings = [beside.submit(_disassembled, launch, cubin_of) for launch in plan.launches]
+        listings = [beside.submit(_disassembled, launch, cubin_of, keep) for launch in plan.launches]
         execution = PlanRun(case, plan, ptx_of, full_grid)
         runs = execution.run()
         findings = tuple(finding for run in runs for finding in run.coverage.findings)
@@ -139,12 +141,14 @@ def _opcodes(table: Table) -> dict[str, int]:
     return found
 
 
-def _disassembled(launch: Launch, cubin_of: Callable[[Source], bytes] | None) -> list[SassInstruction] | str:
+def _disassembled(
+    launch: Launch, cubin_of: Callable[[Source], bytes] | None, keep: Path | None
+) -> list[SassInstruction] | str:
     """The machine code of a launch, or why there is none."""
     if cubin_of is None:
         return "there is no machine code to compare with"
     try:
-        return disassemble(cubin_of(launch.source), launch.entry)
+        return disassemble(cubin_of(launch.source), launch.entry, keep)
     except DgwError as error:
         return f"the machine code could not be read: {error.message}"
 

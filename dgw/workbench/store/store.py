@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -191,12 +192,11 @@ def _write(connection: Connection, run_id: str, record: Record) -> None:
 
 
 def _add_environment(connection: Connection, environment: Environment) -> None:
-    from sqlalchemy.dialects import postgresql, sqlite
-
     from dgw.workbench.store.schema import environment as table
 
-    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-    statement = dialect.insert(table).values(rows.environment_row(environment))
+    dialect = "sqlite" if connection.dialect.name == "sqlite" else "postgresql"
+    insert = import_module(f"sqlalchemy.dialects.{dialect}").insert  # each takes long to import, and one is needed
+    statement = insert(table).values(rows.environment_row(environment))
     connection.execute(statement.on_conflict_do_nothing(index_elements=["sha256"]))
 
 
