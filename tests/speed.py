@@ -30,9 +30,9 @@ def process(arguments: tuple[str, ...], folder: Path) -> Times:
     keep = {"PYTHONDONTWRITEBYTECODE": "", "DGW_CACHE": str(folder / "cache"), "DGW_STORE": str(folder / "dgw.db")}
     environment = {**os.environ, **keep, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "dgw", *arguments, "--engine", "emulator"]
-    before = os.times()
+    quiet, before = subprocess.DEVNULL, os.times()
     start = time.perf_counter()
-    subprocess.run(command, env=environment, cwd=folder, stdout=subprocess.DEVNULL, check=True)
+    subprocess.run(command, env=environment, cwd=folder, stdout=quiet, stderr=quiet, check=True)
     wall, after = time.perf_counter() - start, os.times()
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
     return wall, cpu

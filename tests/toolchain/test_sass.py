@@ -101,3 +101,17 @@ def test_a_missing_disassembler_is_named_with_the_package_to_install(monkeypatch
         disassemble(b"image that was never seen", "mma")
     assert "nvdisasm" in caught.value.message
     assert caught.value.hint == "pip install nvidia-cuda-nvdisasm"
+
+
+def test_a_listing_that_is_kept_needs_no_disassembler_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cubin = build(Source(path="mma.cu"), CUDA, [CUDA / "include"], "sm_80").cubin
+    sass._listing.cache_clear()
+    first = disassemble(cubin, "mma", tmp_path / "sass")
+    (kept,) = (tmp_path / "sass").iterdir()
+    sass._listing.cache_clear()
+    monkeypatch.setattr(sass, "_disassembled", lambda *_: {})
+    assert disassemble(cubin, "mma", tmp_path / "sass") == first
+    kept.write_bytes(kept.read_bytes()[:100])  # damaged: as good as absent
+    sass._listing.cache_clear()
+    monkeypatch.undo()
+    assert disassemble(cubin, "mma", tmp_path / "sass") == first
