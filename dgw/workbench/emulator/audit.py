@@ -2,7 +2,11 @@
 
 ptxas may merge, widen, split, remove or add accesses, and a different width means different phases and so different
 wavefronts. Where every line has the same instructions of the same widths in both, what the emulator counts for that
-family of instructions is what the hardware executes.
+family of instructions is what the hardware executes. Whether the machine code guards an access or branches around it
+is no difference: ncu's SASS level counts where a lane takes part, and so does the emulator.
+
+ptxas likes to make constants with HFMA2.MMA, which runs on the tensor pipe: the hardware counter of that pipe has them,
+PTX does not, so they are a difference of the tensor family.
 """
 
 from __future__ import annotations
@@ -68,7 +72,7 @@ def audit(instructions: Sequence[InstructionInfo], sass: Sequence[SassInstructio
     name.
     """
     intended = _group(_of_ptx(instructions))
-    found = _group(_of_sass(memory_instructions(sass)))
+    found = _group((*_of_sass(memory_instructions(sass)), *_constants(sass)))
     differences: dict[str, tuple[str, ...]] = {}
     paired = 0
     for family in FAMILIES:
@@ -125,6 +129,12 @@ def _of_sass(instructions: Iterable[MemoryInstruction]) -> Iterable[tuple[Line, 
         elif instruction.kind in _SASS:
             family, name = _SASS[instruction.kind]
             yield line, (family, name, instruction.width)
+
+
+def _constants(instructions: Iterable[SassInstruction]) -> Iterable[tuple[Line, Operation]]:
+    for instruction in instructions:
+        if instruction.opcode.startswith("HFMA2.MMA") and not instruction.never_executes:
+            yield (PurePath(instruction.file).name, instruction.line), ("tensor", "HFMA2.MMA", 0)
 
 
 def _place(line: Line) -> str:

@@ -209,10 +209,9 @@ def _bypass_cost(source: Ints, target: Ints, active: Mask) -> SharedCost:
     mask = _only_writers(target, active)
     exchange = (source ^ target) >> 4 & 3
     unit = _number(source // SECTOR_BYTES, target // SECTOR_BYTES, exchange & 1)
-    present = np.zeros(target.shape, dtype=np.int64)  # which halves of the lane's unit are moved: bit 0 low, bit 1 high
-    for lane in range(LANES):
-        same = (unit == unit[:, lane : lane + 1]) & mask[:, lane : lane + 1]
-        present |= np.where(same, 1 << (source[:, lane : lane + 1] >> 4 & 1), 0)
+    same = (unit[:, :, None] == unit[:, None, :]) & mask[:, None, :]
+    high = (source >> 4 & 1).astype(np.bool_)[:, None, :]
+    present = (same & ~high).any(axis=2) + 2 * (same & high).any(axis=2)  # halves of the lane's unit that are moved
     group = _number(source // LINE_BYTES, target // LINE_BYTES, exchange, present)
     wavefronts = _distinct(group, mask)
     none = np.zeros(len(target), dtype=np.int64)

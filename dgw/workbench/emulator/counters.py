@@ -31,6 +31,7 @@ from dgw.workbench.emulator.observer import Access, Dim3, InstructionInfo
 
 PATTERNS_KEPT = 4096
 SECTORS_KEPT = 1 << 21
+MEASURED_KEPT = 2048
 SHARED_KINDS: dict[str, Kind] = {
     "ld": "ld", "st": "st", "ldmatrix": "ldmatrix", "stmatrix": "stmatrix", "atom": "atom", "red": "atom",
 }  # fmt: skip
@@ -48,18 +49,28 @@ class Column(IntEnum):
     SECTORS = 6  # global, local: distinct 32-byte sectors of each request
 
 
-@dataclass
-class _Part:
-    """Costs of one instruction with one set of addresses: `costs` maps a space to int64 [columns].
+@dataclass(frozen=True)
+class _Measured:
+    """Costs of an instruction with one set of addresses: `costs` maps a space to int64 [columns].
 
     `reach` are the sectors that it touches: (CTA << 44, sector relative to the line of the address `anchor`) of each
     distinct one; `anchor` is the place of the first active address among the instruction's.
     """
 
-    instruction: int
     costs: dict[str, Ints]
-    reach: tuple[Ints, Ints] | None
-    anchor: int
+    reach: tuple[Ints, Ints] | None = None
+    anchor: int = 0
+
+
+_MEASURED: dict[Hashable, _Measured] = {}  # by _Event.key(): costs do not depend on the kernel
+
+
+@dataclass
+class _Part:
+    """One instruction with one set of addresses, and how often it came."""
+
+    instruction: int
+    measured: _Measured
     count: int = 0
 
 
@@ -144,21 +155,21 @@ class Counters:
             event = _Event(info, access.space, addresses[row], mask[row])
             if sources is not None:
                 event.sources, event.reading = sources[row], reading[row]
-            key = event.key()
+            key = (info.index, event.key(self._warps_per_cta))
             part = self._parts.get(key)
             if part is None:
-                part = self._parts[key] = event.measure(self._warps_per_cta)
+                part = self._parts[key] = _Part(info.index, _measured(event, key[1], self._warps_per_cta))
             parts.append(part)
-        return _Pattern(parts, any(part.reach is not None for part in parts))
+        return _Pattern(parts, any(part.measured.reach is not None for part in parts))
 
     def _touch(self, access: Access, found: _Pattern) -> None:
         """Remember which sectors the CTAs of the batch touched, each CTA apart."""
         addresses = access.addresses if access.sources is None else access.sources
         touched = self._touched.setdefault(_traffic(access), [])
         for row, part in zip(addresses, found.parts, strict=True):
-            if part.reach is not None:
-                cta, sector = part.reach
-                base = int(row.flat[part.anchor]) // LINE_BYTES * (LINE_BYTES // SECTOR_BYTES)
+            if part.measured.reach is not None:
+                cta, sector = part.measured.reach
+                base = int(row.flat[part.measured.anchor]) // LINE_BYTES * (LINE_BYTES // SECTOR_BYTES)
                 touched.append(cta + (sector + base))
                 self._kept += len(sector)
         if self._kept > SECTORS_KEPT:
@@ -182,7 +193,7 @@ class Counters:
                 part.count += found.count
             found.count = 0
         for part in self._parts.values():
-            for space, costs in part.costs.items():
+            for space, costs in part.measured.costs.items():
                 total = self._totals.get(space)
                 if total is None:
                     total = self._totals[space] = np.zeros((len(self.instructions), len(Column)), dtype=np.int64)
@@ -237,15 +248,21 @@ class _Event:
     sources: Ints | None = None
     reading: Mask | None = None
 
-    def key(self) -> Hashable:
-        """Equal keys cost the same: addresses relative to the line of the first active one, and the mask."""
+    def key(self, warps_per_cta: int) -> Hashable:
+        """Equal keys cost the same: the form, addresses relative to the line of the first active one, and the mask."""
+        info = self.info
         relative = _relative(self.addresses, self.mask)
         copied = () if self.sources is None or self.reading is None else (
             _relative(self.sources, self.reading).tobytes(), self.reading.tobytes(),
         )  # fmt: skip
-        return (self.info.index, self.space, self.mask.tobytes(), relative.tobytes(), *copied)
+        form = (info.kind, self._bypass, self.space, info.width_bytes, info.matrices, warps_per_cta)
+        return (form, self.mask.tobytes(), relative.tobytes(), *copied)
 
-    def measure(self, warps_per_cta: int) -> _Part:
+    @property
+    def _bypass(self) -> bool:
+        return self.info.kind == "cp.async" and "cg" in self.info.modifiers
+
+    def measure(self, warps_per_cta: int) -> _Measured:
         """The cost of it."""
         flat = np.where(self.mask, self.addresses, 0)
         width = self.info.width_bytes
@@ -253,29 +270,38 @@ class _Event:
             return self._measure_copy(flat, warps_per_cta)
         if self.space == "shared":
             cost = shared_cost(SHARED_KINDS[self.info.kind], width, flat, self.mask, self.info.matrices or 4)
-            return _Part(self.info.index, {"shared": _shared_columns(cost, self.mask, width)}, None, 0)
+            return _Measured({"shared": _shared_columns(cost, self.mask, width)})
         if self.space not in ("global", "local"):  # constant memory has its own cache and no sectors
             counts = np.zeros(len(Column), dtype=np.int64)
             counts[Column.REQUESTS] = np.count_nonzero(self.mask.any(axis=1))
-            return _Part(self.info.index, {self.space: counts}, None, 0)
+            return _Measured({self.space: counts})
         columns = {self.space: _global_columns(global_cost(width, flat, self.mask), self.mask)}
         if self.space == "local" or not self.mask.any():
-            return _Part(self.info.index, columns, None, 0)
-        return _Part(self.info.index, columns, *_reach(flat, self.mask, width, warps_per_cta))
+            return _Measured(columns)
+        return _Measured(columns, *_reach(flat, self.mask, width, warps_per_cta))
 
-    def _measure_copy(self, flat: Ints, warps_per_cta: int) -> _Part:
+    def _measure_copy(self, flat: Ints, warps_per_cta: int) -> _Measured:
         """A cp.async: wavefronts at its destination, sectors at its source."""
         assert self.sources is not None
         assert self.reading is not None
-        width, reading = self.info.width_bytes, self.reading
+        width, reading, bypass = self.info.width_bytes, self.reading, self._bypass
         sources = np.where(reading, self.sources, 0)
-        bypass = "cg" in self.info.modifiers
         cost = copy_cost(width, flat, self.mask, sources, reading, bypass)
         sectors = bypass_global_cost(sources, flat, reading) if bypass else global_cost(width, sources, reading)
         columns = {"shared": _shared_columns(cost, self.mask, width), "global": _global_columns(sectors, reading)}
         if not reading.any():
-            return _Part(self.info.index, columns, None, 0)
-        return _Part(self.info.index, columns, *_reach(sources, reading, width, warps_per_cta))
+            return _Measured(columns)
+        return _Measured(columns, *_reach(sources, reading, width, warps_per_cta))
+
+
+def _measured(event: _Event, key: Hashable, warps_per_cta: int) -> _Measured:
+    """The cost of an event, remembered for all kernels."""
+    found = _MEASURED.get(key)
+    if found is None:
+        if len(_MEASURED) >= MEASURED_KEPT:
+            _MEASURED.clear()
+        found = _MEASURED[key] = event.measure(warps_per_cta)
+    return found
 
 
 def _relative(addresses: Ints, mask: Mask) -> Ints:

@@ -54,6 +54,13 @@ def test_an_access_that_only_changed_its_line_is_forgiven() -> None:
     assert not audit(ptx, [sass("LDG.E", 20), sass("LDG.E.64", 27)]).clean
 
 
+def test_constants_made_by_the_tensor_pipe_leave_only_its_count_inexact() -> None:
+    found = audit(PTX, [*SASS, sass("HFMA2.MMA", 15), sass("HFMA2.MMA", 16, "@!PT"), sass("HFMA2", 17)])
+    assert found.tier("tensor") == "ptx-level"
+    assert found.tier("shared", "global", "copy", "local") == "exact"
+    assert found.words() == ("kernel.cu:15: PTX has nothing, SASS has 1 HFMA2.MMA",)
+
+
 def test_spills_are_differences_of_local_memory_only() -> None:
     found = audit(PTX, [*SASS, sass("STL", 13), sass("LDL", 13)])
     assert found.tier("local") == "ptx-level"
