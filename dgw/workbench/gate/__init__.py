@@ -1,0 +1,1 @@
+"""Decides whether a change made kernels worse: policy and statistics without a GPU, measuring in pairs of processes."""
