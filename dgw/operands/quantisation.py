@@ -93,6 +93,13 @@ def scale_values(problem: Problem, name: str) -> NDArray[np.float32] | None:
     return factors
 
 
+def scale_arrays(problem: Problem) -> dict[str, NDArray[np.float32]]:
+    """What is uploaded beside the operands: `a_scale`, `b_scale`, `d_scale`, of those that the problem has, flat."""
+    names = [name for name in problem.operands() if f"{name}_scale" in data.OPERAND_NUMBER]
+    found = {f"{name}_scale": scale_values(problem, name) for name in names}
+    return {name: values.reshape(-1) for name, values in found.items() if values is not None}
+
+
 def scales(problem: Problem, name: str, rows: slice = slice(None), cols: slice = slice(None)) -> F64 | None:
     """The scale factors of a logical block, float64, in a shape that broadcasts against it; None without a scale."""
     block = scale_block(problem, name)

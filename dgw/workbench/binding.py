@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dgw.errors import UsageError
 from dgw.model import Argument, Pointer, Problem, Scalar, TensorMap, Workspace
 from dgw.operands.layouts import batch_stride
+from dgw.operands.quantisation import scale_block
 
 _LEADING = {"lda": "a", "ldb": "b", "ldc": "c", "ldd": "d", "ldr": "residual", "ldbias": "bias"}
 _FORMATS = {"i32": "<i", "u32": "<I", "i64": "<q", "f32": "<f"}
@@ -61,13 +62,17 @@ def argument_bytes(
 ) -> bytes:
     """The bytes of one kernel parameter: an address, a number, or the 128 bytes of a tensor map.
 
-    A Pointer to an operand that the problem lacks (C with beta 0, no bias) is a null pointer.
+    A Pointer to an operand that the problem lacks (C with beta 0, no bias) is a null pointer. `a_scale`, `b_scale` and
+    `d_scale` are the scale factors of an operand (operands/quantisation.py), null where it has none.
     """
     if isinstance(argument, Scalar):
         return scalar_bytes(problem, argument)
     if isinstance(argument, Workspace):
         return struct.pack("<Q", workspace_address(argument.name))
     if isinstance(argument, Pointer):
-        present = argument.operand in problem.operands()
+        operand, scale, rest = argument.operand.partition("_scale")
+        present = operand in problem.operands() and not rest
+        if scale:
+            present = present and scale_block(problem, operand) is not None
         return struct.pack("<Q", operand_address(argument.operand) if present else 0)
     return tensor_map(argument)

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from dgw.errors import UsageError
-from dgw.model import Operand, Pointer, Problem, Scalar, TensorMap, Workspace, gemm
+from dgw.model import Epilogue, Operand, Pointer, Problem, Scalar, TensorMap, Workspace, gemm
 from dgw.workbench.binding import argument_bytes, scalar_value
 
 PROBLEM = Problem(
@@ -40,6 +40,22 @@ def test_an_unknown_name_and_a_value_that_does_not_fit_are_errors() -> None:
 
 def pack(argument: Pointer | Scalar | TensorMap | Workspace) -> bytes:
     return argument_bytes(PROBLEM, argument, lambda n: 1000 + ord(n[0]), lambda n: 2000, lambda t: bytes(128))
+
+
+def test_scale_factors_are_bound_where_the_operand_has_some() -> None:
+    quantised = gemm(3, 5, 7, out="s8", epilogue=Epilogue(quantise="row"))
+
+    def address(name: str) -> bytes:
+        asked: list[str] = []
+        packed = argument_bytes(
+            quantised, Pointer(operand=name), lambda n: asked.append(n) or 4096, lambda n: 0, lambda t: b""
+        )
+        assert asked == ([name] if any(packed) else [])
+        return packed
+
+    assert address("d_scale") == struct.pack("<Q", 4096)
+    assert address("a_scale") == address("bias_scale") == address("d_scales") == bytes(8)
+    assert pack(Pointer(operand="d_scale")) == bytes(8)
 
 
 def test_parameters_have_the_bytes_that_the_kernel_reads() -> None:

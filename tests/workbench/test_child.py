@@ -11,9 +11,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import cuda.bindings.driver as real
+import numpy as np
 import pytest
 
-from dgw.model import Case, Launch, Plan, Pointer, Problem, Source, Variant, gemm
+from dgw.model import Case, Epilogue, Launch, Plan, Pointer, Problem, Source, Variant, gemm
 from dgw.operands import references
 from dgw.workbench import child
 from dgw.workbench.protocol import (
@@ -66,7 +67,22 @@ def wrong_from_the_tenth_launch(cuda: FakeCuda, parameters: list[int]) -> None:
         view_of(cuda.problem, "d", word(parameters[2]))[0, 0] = 999
 
 
+def quantising(cuda: FakeCuda, parameters: list[int]) -> None:
+    """Divides by the scales that it is given."""
+    scale = memory(word(parameters[3]), 4 * cuda.problem.m).view(np.float32).astype(np.float64)[:, None]
+    reference = references.block_reference(cuda.problem)
+    view_of(cuda.problem, "d", word(parameters[2]))[...] = references.stored_output(
+        cuda.problem, reference.value, scale
+    )
+
+
+def into_its_scales(cuda: FakeCuda, parameters: list[int]) -> None:
+    quantising(cuda, parameters)
+    memory(word(parameters[3]), 1)[0] ^= 1
+
+
 KERNELS: dict[str, Kernel] = {
+    "quantising": quantising, "into_its_scales": into_its_scales,
     "correct": correct, "off_by_one_product": off_by_one_product, "into_the_guard": into_the_guard,
     "into_its_input": into_its_input, "nothing": lambda cuda, parameters: None, "baseline": correct,
     "breaks_the_context": breaks_the_context, "wrong_from_the_tenth_launch": wrong_from_the_tenth_launch,
@@ -85,7 +101,7 @@ def listen(tmp_path: Path) -> Callable[..., tuple[int, list[Message], FakeCuda]]
     cubin.write_bytes(b"code")
 
     def member(name: str, against: tuple[str, ...], problem: Problem, shared: int) -> Member:
-        arguments = (Pointer(operand="a"), Pointer(operand="b"), Pointer(operand="d"))
+        arguments = tuple(Pointer(operand=operand) for operand in ("a", "b", "d", "d_scale"))
         launch = Launch(
             source=Source(path="x.cu"),
             entry=name,
@@ -158,6 +174,15 @@ def test_every_kind_of_wrong_is_said_in_words(listen: Listen) -> None:
 def test_a_kernel_after_one_that_spoilt_the_inputs_gets_them_whole(listen: Listen) -> None:
     _, messages, _ = listen("into_its_input", "correct")
     assert done(messages)["correct"].outcome == "ok"
+
+
+def test_a_quantising_kernel_gets_the_scales_and_may_not_change_them(listen: Listen) -> None:
+    problem = gemm(33, 41, 29, "f16", out="s8", epilogue=Epilogue(quantise="row"))
+    _, messages, _ = listen("quantising", "into_its_scales", problem=problem)
+    first, second = (message for message in messages if isinstance(message, Done))
+    assert (first.outcome, first.check.compared if first.check else 0) == ("ok", 33 * 41)
+    assert second.outcome == "wrong"
+    assert "changed its input d_scale" in second.reason
 
 
 def test_a_wrong_member_is_never_timed(listen: Listen) -> None:

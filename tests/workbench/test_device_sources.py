@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import dgw.workbench.device as package
-from dgw.model import Operand, Source, gemm
+from dgw.model import Epilogue, Operand, Source, gemm
 from dgw.toolchain.build import Build, build
 from dgw.workbench.device.buffers import ALIGNMENT, GUARD, ForeignBuffer, slab_layout
 from dgw.workbench.device.check import ELEMENT_CODES, PARTIAL, Chunk, comparison, reference_task
@@ -84,6 +85,17 @@ def test_operands_start_on_the_grid_plus_their_offset_with_guards_around() -> No
         end = region.start + region.size
     assert made.size == end
     assert made.payload == 2 * (33 * 45 + 45 * 70 + 33 * 70)
+
+
+def test_scale_factors_lie_behind_the_operands_with_guards_of_their_own() -> None:
+    for quantise, count in (("tensor", 1), ("row", 33)):
+        epilogue = msgspec.convert({"quantise": quantise}, Epilogue)
+        made = slab_layout(gemm(33, 70, 45, out="s8", epilogue=epilogue))
+        assert list(made.regions) == ["a", "b", "d", "d_scale"]
+        region = made.regions["d_scale"]
+        assert (region.line_bytes, region.lines, region.first - region.start) == (4 * count, 1, GUARD)
+        assert made.size == region.start + region.size
+        assert region.size % ALIGNMENT == 0
 
 
 def test_foreign_code_sees_shape_and_strides_of_the_logical_matrix() -> None:

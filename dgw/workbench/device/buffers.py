@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from dgw.model import Problem
 from dgw.operands import layouts
 from dgw.operands.dtypes import numpy_dtype
+from dgw.operands.quantisation import scale_arrays
 from dgw.workbench.device.context import Gpu
 
 POISON = 0xFF
@@ -47,7 +48,7 @@ class Region:
 
 @dataclass(frozen=True)
 class SlabLayout:
-    """Where every operand of a problem lies in a slab of `size` bytes; `payload` counts elements only."""
+    """Where every operand and its scale factors lie in a slab of `size` bytes; `payload` counts elements only."""
 
     regions: Mapping[str, Region]
     size: int
@@ -74,6 +75,11 @@ def slab_layout(problem: Problem) -> SlabLayout:
         )
         payload += rows * cols * items * width
         cursor += size
+    for name, factors in scale_arrays(problem).items():
+        size = GUARD + _aligned(factors.nbytes) + GUARD
+        regions[name] = Region(cursor, size, cursor + GUARD, factors.nbytes, factors.nbytes, 1)
+        payload += factors.nbytes
+        cursor += size
     return SlabLayout(regions, cursor, payload)
 
 
@@ -87,7 +93,7 @@ class BufferSet:
         gpu.fill(self.base, POISON, layout.size)
 
     def address(self, name: str) -> int:
-        """Address of the first element of operand `name`."""
+        """Address of the first element of operand `name`, or of the first factor of a `d_scale`."""
         return self.base + self.layout.regions[name].first
 
     def poison(self, name: str = "d") -> None:
@@ -114,14 +120,13 @@ class SeparateSet(BufferSet):
         """Allocate and copy. Raises CudaError (out of memory)."""
         self.gpu, self.problem, self.layout, self.base = source.gpu, source.problem, source.layout, 0
         self._addresses: dict[str, int] = {}
-        for name, operand in self.problem.operands().items():
-            width = element_bytes(operand.dtype)
-            size = (operand.offset + layouts.extent(self.problem, name)) * width
+        for name, region in self.layout.regions.items():
+            begin = region.start + GUARD
+            size = region.first - begin + (region.lines - 1) * region.pitch + region.line_bytes
             allocated = self.gpu.allocate(size)
-            self._addresses[name] = allocated + operand.offset * width
+            self._addresses[name] = allocated + region.first - begin
             if name != "d":
-                begin = source.base + source.layout.regions[name].start + GUARD
-                self.gpu.driver.call("cuMemcpyDtoDAsync", allocated, begin, size, self.gpu.stream)
+                self.gpu.driver.call("cuMemcpyDtoDAsync", allocated, source.base + begin, size, self.gpu.stream)
         self.gpu.synchronise()
 
     def address(self, name: str) -> int:

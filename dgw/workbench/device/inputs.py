@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from dgw.model import Problem
 from dgw.operands import data, layouts
+from dgw.operands.quantisation import scale_arrays
 from dgw.workbench.device.buffers import BufferSet, Untouched, element_bytes, untouched_arguments
 from dgw.workbench.device.context import Gpu
 from dgw.workbench.device.launch import Kernels
@@ -69,7 +70,7 @@ class Inputs:
         return {self._result, *(address for _, address in self._tables.values())}
 
     def fill(self, buffers: BufferSet) -> None:
-        """Write every input operand; D stays poisoned."""
+        """Write every input operand and all scale factors; D stays poisoned."""
         problem = buffers.problem
         for name in problem.operands():
             if name == "d":
@@ -82,10 +83,12 @@ class Inputs:
             kernel = self._kernels.get(self._cubin, f"fill_{width}")
             grid = blocks_for(rows * cols * layouts.batch_items(problem, name))
             kernel.bind((grid, 1, 1), (THREADS, 1, 1), [packed])()
+        for name, factors in scale_arrays(problem).items():
+            self._gpu.upload(buffers.address(name), factors)
         self._gpu.synchronise()
 
     def checksums(self, buffers: BufferSet) -> dict[str, int]:
-        """One number per input operand that depends on every byte of its region, guards and padding included."""
+        """One number per input operand and array of scales; it depends on every byte of the region, guards and padding too."""
         found = {}
         for name, region in buffers.layout.regions.items():
             if name != "d":

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dgw.model import Case, Dim3, Fill, Launch, Plan, Source, TensorMap
+from dgw.operands.quantisation import scale_arrays
 from dgw.workbench.binding import argument_bytes
 from dgw.workbench.emulator.classes import Tile, Tiling
 from dgw.workbench.emulator.counters import Counters
@@ -44,6 +45,8 @@ class PlanRun:
             name: self.memory.register(name, raw, writable=name == "d") + self.buffers.offset_bytes(name)
             for name, raw in self.buffers.raw.items()
         }
+        for name, factors in scale_arrays(problem).items():
+            self.addresses[name] = self.memory.register(name, factors, writable=False)
         self.workspaces = {name: np.full(max(size, 1), POISON, np.uint8) for name, size in plan.workspaces.items()}
         self.places = {
             name: self.memory.register(f"workspace {name}", array) for name, array in self.workspaces.items()

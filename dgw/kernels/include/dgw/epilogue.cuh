@@ -36,11 +36,22 @@ struct Epilogue {
     i64 ldc, ldd, ldr;
     float alpha, beta, zero_point;
 
+    // What is read by rows is added after the exchange between lanes. Otherwise values are rounded before it, and several
+    // of them travel in a word.
+    static constexpr bool EARLY = !USE_C && !USE_RESIDUAL && size_of(TYPE_D) <= 2;
+    static constexpr int ROWS = EARLY && size_of(TYPE_D) == 1 ? 2 : 1;  // of which a word has a share
+
     // Stores the sums of a warp, whose first row and column in D are `row0` and `col0`. A lane holds two neighbouring
     // columns of each 16 x 8 tile: exchanged with three others, eight of a row.
     template <int TILES_M, int TILES_N>
-    __device__ __forceinline__ void store(const float (&sums)[TILES_M][TILES_N][4], int row0, int col0, u32 lane) const {
+    __device__ __forceinline__ void store(const float (&sums)[TILES_M][TILES_N][4], int row0, int col0,
+                                          u32 lane) const {
+        float addends[TILES_N / 4][8] = {};
         float steps[TILES_M * 2];  // of a stored value in one unit of the sum: 1 / scale
+        if constexpr (USE_BIAS) {
+#pragma unroll
+            for (int j = 0; j < TILES_N / 4; ++j) load_bias(addends[j], col0 + j * 32, lane);
+        }
 #pragma unroll
         for (int i = 0; i < TILES_M * 2; ++i) {
             const int row = row0 + i * 8 + int(lane / 4);
@@ -48,91 +59,88 @@ struct Epilogue {
             if constexpr (QUANTISATION == SCALE_PER_TENSOR) steps[i] = __fdividef(1.0f, scale[0]);
         }
 #pragma unroll
-        for (int j = 0; j < TILES_N; j += 4) {
-            const int first = col0 + j * 8, col = first + int(lane % 4) * 8;
-            // What is read by rows is added after the exchange. Otherwise values are rounded before, and several of them
-            // travel in a word.
-            if constexpr (USE_C || USE_RESIDUAL || size_of(TYPE_D) == 4)
-                store_late(sums, j, row0, col, lane, steps);
-            else
-                store_early(sums, j, row0, first, col, lane, steps);
+        for (int i = 0; i < TILES_M * 2; i += ROWS) {
+            const int row = row0 + i * 8 + int(lane / 4);
+#pragma unroll
+            for (int j = 0; j < TILES_N / 4; ++j) {
+                const int col = col0 + j * 32 + int(lane % 4) * 8;
+                float values[8 * ROWS];
+#pragma unroll
+                for (int e = 0; e < 8 * ROWS; ++e)
+                    values[e] = sums[i / 2][4 * j + e / (2 * ROWS)][i % 2 * 2 + e % (2 * ROWS)];
+                if constexpr (EARLY)
+                    store_early(values, addends[j], steps + i, row, col, lane);
+                else
+                    store_late(values, addends[j], steps[i], row, col, lane);
+            }
         }
     }
 
 private:
-    template <int TILES_M, int TILES_N>
-    __device__ __forceinline__ void store_late(const float (&sums)[TILES_M][TILES_N][4], int j, int row0, int col,
-                                               u32 lane, const float* steps) const {
-        float addends[8] = {};
-        if constexpr (USE_BIAS)
-            add_row<TYPE_BIAS, 8, VEC_BIAS>(addends, bias + col * i64(size_of(TYPE_BIAS)), n - col, 1.0f);
+    // The bias of the columns whose values a lane finishes: of the 32 from `first` on, two in each of four tiles, or
+    // eight neighbours.
+    __device__ __forceinline__ void load_bias(float (&addends)[8], int first, u32 lane) const {
+        constexpr int COUNT = EARLY ? 2 : 8;
 #pragma unroll
-        for (int i = 0; i < TILES_M * 2; ++i) {
-            const i64 row = row0 + i * 8 + int(lane / 4);
-            const int available = row < m ? n - col : 0;
-            float values[8];
-#pragma unroll
-            for (int e = 0; e < 8; ++e) values[e] = sums[i / 2][j + e / 2][i % 2 * 2 + e % 2];
-            gather_columns(values, lane);
-#pragma unroll
-            for (int e = 0; e < 8; ++e) values[e] = fmaf(alpha, values[e], addends[e]);
-            if constexpr (USE_C)
-                add_row<TYPE_C, 8, VEC_C>(values, c + (row * ldc + col) * size_of(TYPE_C), available, beta);
-#pragma unroll
-            for (int e = 0; e < 8; ++e) values[e] = activate<ACTIVATION>(values[e]);
-            if constexpr (USE_RESIDUAL)
-                add_row<TYPE_RESIDUAL, 8, VEC_RESIDUAL>(
-                    values, residual + (row * ldr + col) * size_of(TYPE_RESIDUAL), available, 1.0f);
-            if constexpr (QUANTISATION != NO_SCALE) {
-#pragma unroll
-                for (int e = 0; e < 8; ++e) values[e] = fmaf(values[e], steps[i], zero_point);
-            }
-            store_row<TYPE_D, 8, VEC_D>(d + (row * ldd + col) * size_of(TYPE_D), values, available);
+        for (int part = 0; part < 8 / COUNT; ++part) {
+            const int col = first + (EARLY ? part * 8 : 0) + int(lane % 4) * COUNT;
+            add_row<TYPE_BIAS, COUNT, VEC_BIAS < COUNT ? VEC_BIAS : COUNT>(
+                addends + part * COUNT, bias + col * i64(size_of(TYPE_BIAS)), n - col, 1.0f);
         }
     }
 
-    template <int TILES_M, int TILES_N>
-    __device__ __forceinline__ void store_early(const float (&sums)[TILES_M][TILES_N][4], int j, int row0, int first,
-                                                int col, u32 lane, const float* steps) const {
-        constexpr int ROWS = size_of(TYPE_D) == 1 ? 2 : 1;  // in a word
-        float addends[4][2] = {};
-        if constexpr (USE_BIAS) {
+    // `values`: of each of four tiles two columns of `row` and, where ROWS is 2, of the row eight below.
+    __device__ __forceinline__ void store_early(const float* values, const float* addends, const float* steps, int row,
+                                                int col, u32 lane) const {
+        u32 words[4];
 #pragma unroll
-            for (int tile = 0; tile < 4; ++tile) {
-                const int at = first + tile * 8 + int(lane % 4) * 2;
-                add_row<TYPE_BIAS, 2, VEC_BIAS < 2 ? VEC_BIAS : 2>(addends[tile], bias + at * i64(size_of(TYPE_BIAS)),
-                                                                   n - at, 1.0f);
+        for (int tile = 0; tile < 4; ++tile) {
+            float finished[2 * ROWS];
+#pragma unroll
+            for (int e = 0; e < 2 * ROWS; ++e) {
+                finished[e] = activate<ACTIVATION>(fmaf(alpha, values[2 * ROWS * tile + e], addends[2 * tile + e % 2]));
+                if constexpr (QUANTISATION != NO_SCALE) finished[e] = fmaf(finished[e], steps[e / 2], zero_point);
+            }
+            round_piece<TYPE_D, 2 * ROWS>(words + tile, finished);
+        }
+        exchange(words, lane);
+#pragma unroll
+        for (int h = 0; h < ROWS; ++h) {
+            const i64 stored_row = row + h * 8;
+            char* target = d + (stored_row * ldd + col) * size_of(TYPE_D);
+            const int available = stored_row < m ? n - col : 0;
+            if constexpr (ROWS == 1) {
+                store_rounded<TYPE_D, VEC_D>(target, words, available);
+            } else {
+                const u32 half = h == 0 ? 0x5410 : 0x7632;
+                const u32 bytes[2] = {__byte_perm(words[0], words[1], half), __byte_perm(words[2], words[3], half)};
+                store_rounded<TYPE_D, VEC_D>(target, bytes, available);
             }
         }
+    }
+
+    // `values`: of each of four tiles two columns of `row`.
+    __device__ __forceinline__ void store_late(const float* values, const float* addends, float step, i64 row, int col,
+                                               u32 lane) const {
+        const int available = row < m ? n - col : 0;
+        float finished[8];
 #pragma unroll
-        for (int i = 0; i < TILES_M * 2; i += ROWS) {
-            u32 words[4];
+        for (int e = 0; e < 8; ++e) finished[e] = values[e];
+        gather_columns(finished, lane);
 #pragma unroll
-            for (int tile = 0; tile < 4; ++tile) {
-                float values[2 * ROWS];
+        for (int e = 0; e < 8; ++e) finished[e] = fmaf(alpha, finished[e], addends[e]);
+        if constexpr (USE_C)
+            add_row<TYPE_C, 8, VEC_C>(finished, c + (row * ldc + col) * size_of(TYPE_C), available, beta);
 #pragma unroll
-                for (int e = 0; e < 2 * ROWS; ++e) {
-                    const float sum = sums[i / 2][j + tile][i % 2 * 2 + e];
-                    values[e] = activate<ACTIVATION>(fmaf(alpha, sum, addends[tile][e % 2]));
-                    if constexpr (QUANTISATION != NO_SCALE) values[e] = fmaf(values[e], steps[i + e / 2], zero_point);
-                }
-                round_piece<TYPE_D, 2 * ROWS>(words + tile, values);
-            }
-            exchange(words, lane);
+        for (int e = 0; e < 8; ++e) finished[e] = activate<ACTIVATION>(finished[e]);
+        if constexpr (USE_RESIDUAL)
+            add_row<TYPE_RESIDUAL, 8, VEC_RESIDUAL>(
+                finished, residual + (row * ldr + col) * size_of(TYPE_RESIDUAL), available, 1.0f);
+        if constexpr (QUANTISATION != NO_SCALE) {
 #pragma unroll
-            for (int h = 0; h < ROWS; ++h) {
-                const i64 row = row0 + (i + h) * 8 + int(lane / 4);
-                char* target = d + (row * ldd + col) * size_of(TYPE_D);
-                const int available = row < m ? n - col : 0;
-                if constexpr (ROWS == 1) {
-                    store_rounded<TYPE_D, VEC_D>(target, words, available);
-                } else {
-                    const u32 half = h == 0 ? 0x5410 : 0x7632;
-                    const u32 bytes[2] = {__byte_perm(words[0], words[1], half), __byte_perm(words[2], words[3], half)};
-                    store_rounded<TYPE_D, VEC_D>(target, bytes, available);
-                }
-            }
+            for (int e = 0; e < 8; ++e) finished[e] = fmaf(finished[e], step, zero_point);
         }
+        store_row<TYPE_D, 8, VEC_D>(d + (row * ldd + col) * size_of(TYPE_D), finished, available);
     }
 };
 
