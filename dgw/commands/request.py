@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dgw.commands.options import Ask, split
-from dgw.commands.suites import Wanted, shapes_file, suite
+from dgw.commands.suites import shapes_file, suite
 from dgw.errors import UsageError
 from dgw.model import Case, Config, Epilogue, Operand, Problem, Tunable, Variant, gemm
+from dgw.operands.suites import Suite, Wanted
 
 if TYPE_CHECKING:
     from dgw.commands.session import Machine
@@ -36,32 +37,31 @@ def nearest(name: str, known: Sequence[str]) -> str:
 
 def problems(ask: Ask, command: str, default_shapes: Sequence[str] = ()) -> list[Problem]:
     """The problems asked for: every shape with every type and layout. Raises UsageError."""
-    listed, layouts = _listed(ask, command, default_shapes)
-    layouts = split(ask.layout) or layouts or ["nn"]
+    chosen = suite(ask.suite) if ask.suite else None
+    listed = _listed(ask, command, default_shapes, chosen)
+    layouts = split(ask.layout) or (list(chosen.layouts) if chosen else []) or ["nn"]
+    dtypes = split(ask.dtype) or (list(chosen.dtypes) if chosen else []) or [""]
     for layout in layouts:
         if layout not in LAYOUTS:
             raise UsageError(f"no layout is named {layout!r}", f"--layout {' or '.join(LAYOUTS)}")
     found = []
-    for dtype in split(ask.dtype) or [""]:
+    for dtype in dtypes:
         for layout in layouts:
             found += [_problem(ask, item, item.dtype or dtype or "f16", item.layout or layout) for item in listed]
     return list(dict.fromkeys(found))
 
 
-def _listed(ask: Ask, command: str, default: Sequence[str]) -> tuple[list[Wanted], list[str]]:
+def _listed(ask: Ask, command: str, default: Sequence[str], chosen: Suite | None) -> list[Wanted]:
     wanted = [Wanted(shape) for shape in split(ask.shape)]
-    layouts: list[str] = []
     if ask.shapes is not None:
         wanted += shapes_file(ask.shapes)
-    if ask.suite:
-        listed, meant = suite(ask.suite)
-        wanted += listed
-        layouts += meant
+    if chosen is not None:
+        wanted += chosen.shapes
     if not wanted:
         wanted = [Wanted(shape) for shape in default]
     if not wanted:
         raise UsageError("no shape was given", f"{command} --shape 4096x4096x4096")
-    return wanted, layouts
+    return wanted
 
 
 def _problem(ask: Ask, item: Wanted, dtype: str, layout: str) -> Problem:
@@ -142,7 +142,7 @@ def extra_paths(*paths: Path | None) -> tuple[Path, ...]:
 def wanted(
     ask: Ask, names: Sequence[str], family: str, variants: Mapping[str, Variant], where: Machine, every: bool = False
 ) -> list[Variant]:
-    """The variants of these names, or of a family, or of the user's own file; with `every` all stages if none is named.
+    """The variants of these names, of a family, of the user's own file, or of the suite; with `every` else all stages.
 
     Raises UsageError with the nearest names for an unknown one, and where nothing is named.
     """
@@ -158,6 +158,8 @@ def wanted(
         found = [v for v in variants.values() if _declared_in(v, own, ask.kernel)]
         if found:
             return found
+    if ask.suite and (listed := suite(ask.suite).variants):
+        return wanted(ask, listed, "", variants, where)
     if every:
         stages = [v for v in variants.values() if v.stage is not None and v.runs_on(where.device.arch)]
         return sorted(stages, key=lambda v: (v.family, v.stage or 0, v.id))

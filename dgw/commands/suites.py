@@ -4,24 +4,12 @@ from __future__ import annotations
 
 import csv
 import difflib
-import tomllib
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dgw.errors import UsageError
+from dgw.operands.suites import Suite, Wanted, read_suite
 
 FOLDER = Path("perf") / "suites"
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """One shape of a list, and what the list says of its types and layout (empty: nothing)."""
-
-    shape: str
-    dtype: str = ""
-    layout: str = ""
 
 
 def folders() -> list[Path]:
@@ -36,28 +24,20 @@ def names() -> list[str]:
     return sorted({path.stem for folder in folders() for path in folder.glob("*.toml")})
 
 
-def suite(name: str) -> tuple[list[Wanted], tuple[str, ...]]:
-    """Shapes of a suite and the layouts it is meant for. Raises UsageError with the nearest names."""
+def suite(name: str) -> Suite:
+    """The suite of that name. Raises UsageError with the nearest names, or with the line that is wrong."""
     path = next((folder / f"{name}.toml" for folder in folders() if (folder / f"{name}.toml").is_file()), None)
     if path is None:
         known = names()
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.3) or known
         raise UsageError(f"no suite is named {name!r}", f"--suite {' or '.join(near) or 'needs perf/suites/NAME.toml'}")
+    file = (FOLDER / path.name).as_posix()
     try:
-        content = tomllib.loads(path.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"suite {name} is not valid TOML: {error}", f"mend {FOLDER / path.name}") from error
-    wanted = [Wanted(shape) for shape in content.get("shapes", [])]
-    wanted += [wanted for grid in content.get("grid", []) for wanted in _grid(grid)]
-    if not wanted:
-        raise UsageError(f"suite {name} lists no shapes", f'add shapes = ["MxNxK"] to {FOLDER / path.name}')
-    return wanted, tuple(content.get("layouts", ()))
-
-
-def _grid(grid: dict[str, Any]) -> Iterator[Wanted]:
-    for weights in grid.get("nk", []):
-        for rows in grid.get("m", []):
-            yield Wanted(f"{rows}x{weights}", grid.get("dtype", ""), grid.get("layout", ""))
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"cannot read {file}: {reason}", f"mend {file}") from error
+    return read_suite(text, file)
 
 
 def shapes_file(path: Path) -> list[Wanted]:
