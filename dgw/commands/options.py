@@ -63,6 +63,9 @@ Residual = Annotated[bool, Option("--residual", help="Add an M x N matrix behind
 Quantise = Annotated[
     str, Option("--quantise", metavar="none|tensor|row", help="Scale and round D to s8 or e4m3 (--out), last of all.")
 ]
+ZeroPoint = Annotated[
+    int, Option("--zero-point", metavar="N", help="Added to a quantised D of s8, so that N stands for zero.")
+]
 LeadA = Annotated[int | None, Option("--lda", min=1, help="Leading dimension of A, in elements.")]
 LeadB = Annotated[int | None, Option("--ldb", min=1, help="Leading dimension of B, in elements.")]
 LeadD = Annotated[int | None, Option("--ldd", min=1, help="Leading dimension of C and D, in elements.")]
@@ -117,6 +120,7 @@ class Ask:
     activation: Activation = "none"
     residual: Residual = False
     quantise: Quantise = "none"
+    zero_point: ZeroPoint = 0
     lda: LeadA = None
     ldb: LeadB = None
     ldd: LeadD = None

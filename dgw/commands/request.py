@@ -83,6 +83,8 @@ def _problem(ask: Ask, item: Wanted, dtype: str, layout: str) -> Problem:
     problem = gemm(m, n, k, dtype, layout, out, data=ask.data, seed=ask.seed, **fields)
     if ask.beta != 0.0:
         problem = msgspec.structs.replace(problem, c=Operand(dtype=problem.d.dtype))
+    if ask.zero_point:
+        problem = msgspec.structs.replace(problem, d=_shifted(ask, problem.d))
     return _strided(problem, {"a": ask.lda, "b": ask.ldb, "c": ask.ldd, "d": ask.ldd})
 
 
@@ -104,6 +106,18 @@ def _epilogue(ask: Ask, dtype: str, out: str | None) -> dict[str, Any]:
     epilogue: Any = {"activation": ask.activation, "quantise": ask.quantise}
     found: dict[str, Any] = {"epilogue": Epilogue(**epilogue)}
     return found | ({"bias": side} if ask.bias else {}) | ({"residual": side} if ask.residual else {})
+
+
+def _shifted(ask: Ask, operand: Operand) -> Operand:
+    """D with the zero point asked for. Raises UsageError where D has none, or it lies outside s8."""
+    if ask.quantise == "none" or operand.dtype != "s8":
+        raise UsageError(
+            f"--zero-point {ask.zero_point} needs a D that is quantised to s8, which has integers only",
+            f"--quantise row --out s8 --zero-point {ask.zero_point}",
+        )
+    if not -128 <= ask.zero_point <= 127:
+        raise UsageError(f"zero point {ask.zero_point} is no s8", "--zero-point -128 to 127")
+    return msgspec.structs.replace(operand, zero_point=ask.zero_point)
 
 
 def _strided(problem: Problem, leads: Mapping[str, int | None]) -> Problem:

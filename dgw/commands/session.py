@@ -16,7 +16,7 @@ from dgw import __version__
 from dgw.commands.console import warn
 from dgw.commands.options import Ask, Engine
 from dgw.errors import Exit, Missing, UsageError, worst
-from dgw.model import Artifact, Case, Device, Environment, Record, Run, Variant
+from dgw.model import Artifact, Case, Device, Environment, Problem, Record, Run, Variant
 
 if TYPE_CHECKING:
     from dgw.workbench.passes import Pass
@@ -219,15 +219,18 @@ def _on_gpu(
         keep_artifact=None if store is None else keep_artifact,
         passes=session.passes,
     )
-    against = {case.problem: case for case in cases if case.variant in session.baselines}
+    against: dict[Problem, list[Case]] = {}
+    for case in cases:
+        if case.variant in session.baselines:
+            against.setdefault(case.problem, []).append(case)
     jobs = [
-        runner.Job(case=case, lanes=session.lanes, against=_beside(case, against.get(case.problem))) for case in left
-    ]
+        runner.Job(
+            case=case, lanes=session.lanes,
+            against=tuple(other for other in against.get(case.problem, ()) if other != case),
+        )
+        for case in left
+    ]  # fmt: skip
     runner.run(jobs, setup, keep, progress)
-
-
-def _beside(case: Case, baseline: Case | None) -> tuple[Case, ...]:
-    return () if baseline is None or baseline.key == case.key else (baseline,)
 
 
 def exit_code(session: Session) -> Exit:

@@ -277,10 +277,19 @@ def problem_text(problem: Problem) -> str:
     for name, operand in problem.operands().items():
         extra += [f"ld{name} {operand.ld}"] if operand.ld is not None else []
         extra += [f"{name} offset {operand.offset}"] if operand.offset else []
-    if problem.epilogue.activation != "none":
-        extra.append(problem.epilogue.activation)
+    extra += _epilogue(problem)
     extra.append(f"{problem.data} data, seed {problem.seed}")
     return ", ".join([problem.shape, dtype_text(problem), problem.layout, *extra])
+
+
+def _epilogue(problem: Problem) -> list[str]:
+    """What follows the product, in its order: `bias`, `gelu`, `residual`, `a scale for each row, zero point 3`."""
+    found = ["bias"] if problem.bias is not None else []
+    found += [problem.epilogue.activation] if problem.epilogue.activation != "none" else []
+    found += ["residual"] if problem.residual is not None else []
+    if problem.epilogue.quantise != "none":
+        found.append("one scale" if problem.epilogue.quantise == "tensor" else "a scale for each row")
+    return found + ([f"zero point {problem.d.zero_point}"] if problem.d.zero_point else [])
 
 
 def config_text(config: Mapping[str, int | str]) -> str:

@@ -10,6 +10,7 @@ from dgw.commands import session
 from tests.commands.conftest import Dgw, Engine
 
 SMALL = ("--shape", "64x64x64")
+QUANTISED = ("--quantise", "row", "--out", "s8")
 SWIZZLED = ("profile", "--variant", "swizzled")
 
 
@@ -32,6 +33,8 @@ SWIZZLED = ("profile", "--variant", "swizzled")
         ((*SWIZZLED, *SMALL, "--quantise", "column"), 2, ("cannot be 'column'", "row")),
         ((*SWIZZLED, *SMALL, "--quantise", "row"), 2, ("does not go with an output of f16", "--out s8")),
         ((*SWIZZLED, *SMALL, "--out", "s8"), 2, ("does not go with an output of s8", "--quantise row")),
+        ((*SWIZZLED, *SMALL, "--zero-point", "3"), 2, ("needs a D that is quantised to s8", "--quantise row --out s8")),
+        ((*SWIZZLED, *SMALL, *QUANTISED, "--zero-point", "200"), 2, ("zero point 200", "-128 to 127")),
         ((*SWIZZLED, *SMALL, "--lda", "63"), 2, ("leading dimension 63", "--lda 64")),
         ((*SWIZZLED, *SMALL, "--config", "BM=7"), 2, ("does not take BM=7", "allowed: 32,64,128,256")),
         ((*SWIZZLED, *SMALL, "--config", "BMM=64"), 2, ("has no tunable BMM", "--configs")),

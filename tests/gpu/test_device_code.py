@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -97,6 +98,9 @@ def variants_of_problems() -> list[Problem]:
     found += [odd_problem("f32", data_set=name) for name in ("integer", "one-hot", "naninf", "uniform")]
     found += [odd_problem("bf16", c=c, beta=0.5, alpha=1.25, bias=bias, residual=c)]
     found += [odd_problem("f16", epilogue=Epilogue(activation=kind)) for kind in ("relu", "gelu", "gelu-tanh", "silu")]
+    for out, per in (("s8", "row"), ("s8", "tensor"), ("e4m3", "row"), ("e4m3", "tensor")):
+        quantised = gemm(37, 70, 45, epilogue=msgspec.convert({"activation": "gelu", "quantise": per}, Epilogue))
+        found.append(msgspec.structs.replace(quantised, d=Operand(dtype=out, zero_point=3 if out == "s8" else 0)))
     found += [gemm(9, 17, 33, "f16", batch=3, bias=bias), gemm(1, 1, 1, "f32"), gemm(65, 1, 7, "bf16")]
     return found
 
@@ -105,7 +109,7 @@ def variants_of_problems() -> list[Problem]:
 def test_the_verdict_on_the_gpu_is_that_of_the_model(gpu: Gpu, arena_of, problem: Problem) -> None:  # type: ignore[no-untyped-def]
     arena = arena_of(problem)
     exact = [references.block_reference(problem, batch=item) for item in range(problem.batch)]
-    stored = np.stack([references.stored_output(problem, block.value) for block in exact])
+    stored = np.stack([references.stored_output(problem, block.value, block.scale) for block in exact])
     draw = np.random.default_rng(0)
     noisy = dtypes.store(dtypes.widen(stored) * (1 + 1e-3 * draw.standard_normal(stored.shape)), problem.d.dtype)
     one_wrong, one_unwritten = stored.copy(), stored.copy()

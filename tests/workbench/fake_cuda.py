@@ -179,7 +179,7 @@ def _compare(cuda: FakeCuda, parameters: list[int]) -> None:
     problem = cuda.problem
     got = view_of(problem, "d", word(parameters[0]))
     found = bounds.compare(problem, got, references.block_reference(problem))
-    partials = memory(word(parameters[0] + 200), PARTIAL.itemsize).view(PARTIAL)
+    partials = memory(word(parameters[0] + 224), PARTIAL.itemsize).view(PARTIAL)
     row, col = found.worst[-2:]
     unwritten = int(np.isnan(dtypes.widen(got)).sum())
     worst = (0, row * problem.n + col, found.error or 0, found.bound or 0, float(got[row, col]), 0)

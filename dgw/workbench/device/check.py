@@ -35,12 +35,14 @@ Partials = npt.NDArray[Any]
 
 def unsupported(problem: Problem) -> str:
     """Why the GPU check cannot judge this problem (then the host judges tiles of it), or an empty string."""
-    operands = problem.operands().values()
-    if any(o.scale != "none" or o.zero_point or o.packing != "plain" or o.sparsity != "dense" for o in operands):
-        return "scaled, packed or sparse operands"
-    if problem.epilogue.quantise != "none":
-        return "a quantised output"
-    return "" if all(o.dtype in ELEMENT_CODES for o in operands) else "an element type that it does not know"
+    quantised = problem.epilogue.quantise != "none"
+    for name, operand in problem.operands().items():
+        shifted = operand.zero_point and not (quantised and name == "d")
+        if operand.scale != "none" or shifted or operand.packing != "plain" or operand.sparsity != "dense":
+            return "scaled, packed or sparse operands"
+        if operand.dtype not in ELEMENT_CODES:
+            return "an element type that it does not know"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -85,21 +87,27 @@ def reference_task(
     return packed + struct.pack("<2d3Q", alpha, beta, *arrays)
 
 
-def comparison(problem: Problem, chunk: Chunk, d: int, arrays: tuple[int, int, int], partials: int) -> bytes:
-    """The `Comparison` structure of compare.cu: the figures are those that bounds.tolerance uses."""
+def comparison(
+    problem: Problem, chunk: Chunk, d: int, arrays: tuple[int, int, int], partials: int, scale: int = 0
+) -> bytes:
+    """The `Comparison` structure of compare.cu: the figures are those that bounds.tolerance uses.
+
+    `scale` is the address of D's scale factors, 0 where D is not quantised.
+    """
     kind, activation = problem.d.dtype, problem.epilogue.activation
     row, col = layouts.strides(problem, "d")
     floor = 0.5 * dtypes.smallest_step(kind)
     integer = dtypes.is_integer(kind)
     threshold = math.inf if dtypes.saturates(kind) else dtypes.largest(kind) * (1 + dtypes.unit_roundoff(kind) / 2)
     return struct.pack(
-        "<Q4q5q3Q3d6d3qQ",
+        "<Q4q5q3Q3d6d3qQqdQ",
         d, row, col, layouts.batch_stride(problem, "d"), ELEMENT_CODES[kind],
         chunk.items, chunk.rows, problem.n, chunk.item, chunk.row, *arrays,
         bounds.coefficient(problem), bounds.LIPSCHITZ[activation], bounds.EVALUATION[activation],
         bounds.exact_limit(problem), dtypes.unit_roundoff(kind), floor if integer else max(floor, 2.0**-126),
         dtypes.smallest(kind), dtypes.largest(kind), threshold,
-        int(dtypes.saturates(kind)), int(integer), ACTIVATION_CODES[activation], partials,
+        int(dtypes.saturates(kind)), int(integer), ACTIVATION_CODES[activation],
+        scale, int(problem.epilogue.quantise == "row"), float(problem.d.zero_point), partials,
     )  # fmt: skip
 
 
@@ -216,7 +224,8 @@ class Checker:
     def _compare(self, chunk: Chunk, buffers: BufferSet) -> Partials:
         arrays = self._reference(chunk)
         blocks = max(1, min(COMPARE_BLOCKS, -(-chunk.items * chunk.rows * self.problem.n // 256)))
-        packed = comparison(self.problem, chunk, buffers.address("d"), arrays, self._partials)
+        scale = buffers.address("d_scale") if self.problem.epilogue.quantise != "none" else 0
+        packed = comparison(self.problem, chunk, buffers.address("d"), arrays, self._partials, scale)
         self._kernels.get(self._code["compare"], "compare").bind((blocks, 1, 1), (256, 1, 1), [packed])()
         return self._gpu.download(self._partials, blocks * PARTIAL.itemsize).view(PARTIAL)
 

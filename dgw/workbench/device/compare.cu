@@ -11,6 +11,9 @@ struct Comparison {
     double coefficient, lipschitz, evaluation;
     double exact_limit, roundoff, floor, smallest, largest, threshold;
     i64 saturates, integer, activation;
+    u64 scale;  // float: of a quantised D, one or one a row; 0: D is not quantised
+    i64 scale_stride;
+    double zero_point;
     u64 partials;  // Partial[gridDim.x]
 };
 
@@ -27,12 +30,17 @@ struct Verdict {
     bool finite;
 };
 
-__device__ Verdict judge(const Comparison& c, double real, double value, double magnitude, double linear) {
-    const double before = c.lipschitz * (c.coefficient * magnitude) + (c.evaluation > 0 ? c.evaluation * fabs(linear) : 0.0);
-    double bound = before + c.roundoff * (fabs(value) + before) + c.floor, expected = value;
+// `step` is the scale of a quantised D, else 0. Its factor's reciprocal and the product with it are roundings of f32.
+__device__ Verdict judge(const Comparison& c, double stored, double step, double value, double magnitude, double linear) {
+    const bool quantised = step != 0;
+    const double unit = quantised ? step : 1.0, shift = quantised ? c.zero_point : 0.0, real = (stored - shift) * unit;
+    double before = c.lipschitz * (c.coefficient * magnitude) + (c.evaluation > 0 ? c.evaluation * fabs(linear) : 0.0);
+    if (quantised) before += 2 * 5.9604644775390625e-8 * fabs(value);
+    double bound = before + c.roundoff * (fabs(value) + before) + c.floor * unit, expected = value;
     const bool exact = magnitude <= c.exact_limit;
     if (exact) bound = 0;
-    if (c.saturates && value == value) expected = fmin(fmax(expected, c.smallest), c.largest);
+    if (c.saturates && value == value)
+        expected = fmin(fmax(expected, (c.smallest - shift) * unit), (c.largest - shift) * unit);
     if (exact) expected = round_to(expected, c.dtype);
     const bool same = real == expected || (isnan(real) && isnan(expected));
     const bool ordinary = isfinite(real) && isfinite(expected);
@@ -64,7 +72,8 @@ extern "C" __global__ void __launch_bounds__(256) compare(Comparison c) {
         const i64 line = i / c.n, col = i - line * c.n, item = line / c.rows, row = line - item * c.rows;
         const i64 at = (c.first_item + item) * c.item_stride + (c.first_row + row) * c.row_stride + col * c.col_stride;
         const double value = ((const double*)c.value)[i], linear = c.linear ? ((const double*)c.linear)[i] : 0.0;
-        const Verdict v = judge(c, load_element(c.d, at, c.dtype), value, ((const double*)c.magnitude)[i], linear);
+        const double step = c.scale ? ((const float*)c.scale)[(c.first_row + row) * c.scale_stride] : 0.0;
+        const Verdict v = judge(c, load_element(c.d, at, c.dtype), step, value, ((const double*)c.magnitude)[i], linear);
         mine.wrong += v.excess > 1;
         mine.unwritten += isnan(v.found) && !isnan(v.expected);
         if (v.finite) mine.finite += 1, mine.error_squares += v.error * v.error, mine.value_squares += value * value;

@@ -88,7 +88,7 @@ class Inputs:
         self._gpu.synchronise()
 
     def checksums(self, buffers: BufferSet) -> dict[str, int]:
-        """One number per input operand and array of scales; it depends on every byte of the region, guards and padding too."""
+        """One number per input operand and array of scales, depending on every byte of its region and its guards."""
         found = {}
         for name, region in buffers.layout.regions.items():
             if name != "d":
