@@ -17,10 +17,15 @@ class Evidence(Noun, frozen=True, kw_only=True):
 
 
 class Finding(Noun, frozen=True, kw_only=True):
-    """What a recipe concluded: verdict, confidence (high, medium, low), evidence, and the next step."""
+    """What a recipe concluded: verdict, confidence (high, medium, low), evidence, and the next step.
+
+    `cost` is the share of the time that the cause takes, as estimated from the counters; None where it is not a matter
+    of time or cannot be told.
+    """
 
     recipe: str
     verdict: str
     confidence: Literal["high", "medium", "low"] = "medium"
     evidence: tuple[Evidence, ...] = ()
     next_step: str = ""
+    cost: float | None = None

@@ -1,0 +1,46 @@
+"""What keeps a kernel from being faster: every recipe on one stored record, the costliest cause first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dgw.errors import DgwError
+from dgw.model import Device, Finding, Record
+from dgw.recipes.facts import Facts
+from dgw.recipes.recipe import CANNOT_TELL
+from dgw.recipes.registry import recipes
+from dgw.toolchain import devices
+
+
+def diagnose(
+    record: Record, device: Device | None = None, others: Sequence[Record] = (), unknown: bool = True
+) -> tuple[Finding, ...]:
+    """The findings on `record`: causes by the share of the time they cost, then notes, then what cannot be told.
+
+    `device` is taken from the record's environment where it is not given. `others` are the other records of the run,
+    with which a few recipes compare. A record that is not ok has no findings. Without `unknown`, what cannot be told is
+    left out.
+    """
+    if record.outcome != "ok":
+        return ()
+    facts = Facts(record, device or of(record), tuple(other for other in others if other is not record))
+    found = [finding for recipe in recipes() if (finding := recipe.look(facts)) is not None]
+    kept = [finding for finding in found if unknown or not untold(finding)]
+    return tuple(sorted(kept, key=_place))
+
+
+def untold(finding: Finding) -> bool:
+    """Whether the finding says that it cannot be told."""
+    return finding.verdict.startswith(CANNOT_TELL)
+
+
+def _place(finding: Finding) -> tuple[bool, bool, float, str]:
+    return untold(finding), finding.cost is None, -(finding.cost or 0.0), finding.recipe
+
+
+def of(record: Record) -> Device:
+    """The device of the table that a record was made on or for; the H200 where it does not say."""
+    try:
+        return devices.device(record.environment.device)
+    except DgwError:
+        return devices.device_for_arch(record.environment.arch or "sm_90a")

@@ -1,0 +1,260 @@
+"""What the recipes read of one stored record: its numbers, the work of each pipe, and the tiling where it is declared.
+
+Cycles are those of one SM, averaged over all of them: the elapsed cycles that ncu counted. Where nothing was measured
+(the emulator), they are those of the busiest pipe: a lower bound, and a share of it is a share of that bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from dgw.model import DTYPE_BITS, Case, Device, Measurement, Problem, Record
+from dgw.recipes import retyping
+
+SECTOR = 32  # bytes
+SCHEDULERS = 4
+FMA_LANES = 32
+L2_BYTES_PER_SM_PER_CLOCK = 64
+MMA_ROWS, MMA_COLUMNS, MMA_DEPTH_BYTES = 16, 8, 32
+"""One warp instruction of mma.sync multiplies 16 x 8 sums over a depth of 32 bytes."""
+
+STALLS_OF_WORK = ("selected", "not_selected", "math_pipe_throttle", "dispatch_stall", "gmma")
+"""Reasons that say that a pipe is at work, not that anything is late."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One record, the device it was made on (or for), and the other records of its run."""
+
+    record: Record
+    device: Device
+    others: Sequence[Record] = ()
+
+    @property
+    def case(self) -> Case:
+        """What was computed, by what, with which tunables."""
+        return self.record.case
+
+    @property
+    def problem(self) -> Problem:
+        """What was computed."""
+        return self.record.case.problem
+
+    @cached_property
+    def _by_metric(self) -> Mapping[str, Measurement]:
+        found: dict[str, Measurement] = {}
+        for one in self.record.measurements:
+            if one.scope == "case" and (one.metric not in found or found[one.metric].value is None):
+                found[one.metric] = one
+        return found
+
+    def number(self, metric: str) -> float | None:
+        """The number of a metric for the whole case, or None."""
+        found = self._by_metric.get(metric)
+        return None if found is None or isinstance(found.value, str | None) else float(found.value)
+
+    def text(self, metric: str) -> str:
+        """The text of a metric, empty when it is unknown."""
+        found = self._by_metric.get(metric)
+        return "" if found is None or found.value is None else str(found.value)
+
+    def known(self, metric: str) -> bool:
+        """Whether the record has a value of `metric`, or a reason of the kernel's own why there is none to have."""
+        found = self._by_metric.get(metric)
+        return found is not None and (found.value is not None or found.absent.startswith(("the kernel makes", "no ")))
+
+    def absent(self, metric: str) -> str:
+        """Why a metric has no value, empty when nobody said."""
+        found = self._by_metric.get(metric)
+        return "" if found is None or found.value is not None else found.absent
+
+    def total(self, *metrics: str) -> float:
+        """The sum of the metrics that are known."""
+        return sum(self.number(metric) or 0.0 for metric in metrics)
+
+    def tunable(self, *names: str) -> int | None:
+        """The first of the tunables that the config has, as a number."""
+        for name in names:
+            value = self.case.config.get(name)
+            if isinstance(value, int):
+                return value
+        return None
+
+    # --- where the time goes ---------------------------------------------------------------------------------
+
+    @property
+    def measured(self) -> bool:
+        """Whether cycles were counted on a GPU; otherwise they are a lower bound."""
+        return self.number("elapsed_cycles") is not None
+
+    @cached_property
+    def busy(self) -> Mapping[str, float]:
+        """Cycles that each pipe of an SM was at work, averaged over the SMs; pipes of which nothing is known are left
+        out. `shared`: wavefronts of shared memory. `l1`: 128 bytes of sectors a cycle. `l2`: 64 bytes a cycle."""
+        elapsed, sms = self.number("elapsed_cycles"), self.device.sms
+        found: dict[str, float | None] = {
+            "tensor": self._of(elapsed, "tensor_pipe_util"),
+            "fma": self._of(elapsed, "fma_pipe_util"),
+            "dram": self._of(elapsed, "dram_throughput"),
+            "shared": self._over("smem_wavefronts_actual", sms),
+            "issue": self._over("issued" if self.number("issued") is not None else "inst_executed", SCHEDULERS * sms),
+        }
+        if elapsed is None:
+            found |= {"tensor": self.mma_cycles, "dram": self._dram_bound(), "issue": None}
+            fma = self.number("fma_inst")
+            found["fma"] = None if fma is None else fma * FMA_LANES / self.device.fma_per_sm_per_clock / sms
+        elif self.mma_cycles is not None and not self.uses_wgmma:
+            found["tensor"] = max(found["tensor"] or 0.0, self.mma_cycles)
+        loads = self.number("global_sectors_hw_ld")
+        if loads is not None:
+            sectors = loads + self.total("global_sectors_hw_st", "global_sectors_st") / (
+                2 if self.number("global_sectors_hw_st") and self.number("global_sectors_st") else 1
+            )
+            found["l1"] = (sectors + self.local_sectors) / 4 / sms
+        if (l2 := self.number("l2_sectors")) is not None:
+            found["l2"] = l2 * SECTOR / L2_BYTES_PER_SM_PER_CLOCK / sms
+        return {pipe: cycles for pipe, cycles in found.items() if cycles is not None}
+
+    def _of(self, cycles: float | None, share: str) -> float | None:
+        value = self.number(share)
+        return None if value is None or cycles is None else value * cycles
+
+    def _over(self, metric: str, divisor: float) -> float | None:
+        value = self.number(metric)
+        return None if value is None else value / divisor
+
+    def _dram_bound(self) -> float | None:
+        if not self.problem.known:
+            return None
+        return self.problem.compulsory_bytes / self.device.dram_bytes_per_s * self.device.clock_hz
+
+    @property
+    def local_sectors(self) -> float:
+        """Sectors of local memory that were read and written."""
+        return self.total("local_load_sectors", "local_store_sectors")
+
+    @property
+    def uses_wgmma(self) -> bool:
+        """Whether the products are made by wgmma."""
+        return bool(self.number("wgmma_inst")) or (self.number("stall_gmma") or 0.0) > 0.0
+
+    @property
+    def uses_tensor_cores(self) -> bool:
+        """Whether the products are made by tensor cores: enough instructions for them, or a pipe that is at work."""
+        inst = self.number("tensor_inst")
+        if self.uses_wgmma:
+            return True
+        if inst is not None and self.problem.known:
+            return inst * self.mma_flops >= 0.5 * self.problem.flops
+        return (self.number("tensor_pipe_util") or 0.0) > 0.02
+
+    @property
+    def mma_flops(self) -> int:
+        """FLOP of one warp instruction of mma.sync for this dtype."""
+        size = DTYPE_BITS.get(self.problem.a.dtype, 16) / 8
+        return int(2 * MMA_ROWS * MMA_COLUMNS * MMA_DEPTH_BYTES / size)
+
+    @cached_property
+    def mma_cycles(self) -> float | None:
+        """Cycles that the tensor instructions take at the rate of mma.sync."""
+        inst = self.number("tensor_inst")
+        rates = self.device.mma_flops_per_sm_per_clock or self.device.tensor_flops_per_sm_per_clock
+        rate = rates.get(self.problem.a.dtype)
+        if inst is None or rate is None or not self.uses_tensor_cores or self.uses_wgmma:
+            return None
+        return inst * self.mma_flops / rate / self.device.sms
+
+    @cached_property
+    def cycles(self) -> float:
+        """Elapsed cycles, or the lower bound where none were counted; 0 when neither is known."""
+        elapsed = self.number("elapsed_cycles")
+        if elapsed is not None:
+            return elapsed
+        return max(self.busy.values(), default=0.0)
+
+    def share(self, pipe: str) -> float:
+        """Share of the cycles that `pipe` was at work."""
+        return min(1.0, self.busy.get(pipe, 0.0) / self.cycles) if self.cycles else 0.0
+
+    @property
+    def busiest(self) -> tuple[str, float]:
+        """The pipe with the most work and its share of the cycles."""
+        pipe = max(self.busy, key=lambda name: self.busy[name], default="")
+        return pipe, self.share(pipe)
+
+    def relief(self, pipe: str, cycles: float) -> float:
+        """Share of the time saved when `pipe` had `cycles` less to do: as the busiest pipe before is to the busiest pipe
+        then, so are the times. 0 where another pipe is busier."""
+        before = max(self.busy.values(), default=0.0)
+        after = max((c - cycles if name == pipe else c for name, c in self.busy.items()), default=0.0)
+        return 1 - max(after, 0.0) / before if before else 0.0
+
+    @property
+    def slack(self) -> float:
+        """Share of the time during which not even the busiest pipe was at work: something was late."""
+        return max(0.0, 1.0 - self.busiest[1]) if self.measured else 0.0
+
+    @property
+    def idle(self) -> float:
+        """Share of the time during which an SM had no warp at all, averaged over the SMs."""
+        active, elapsed = self.number("sm_active_cycles"), self.number("elapsed_cycles")
+        return max(0.0, 1 - active / elapsed) if active is not None and elapsed else 0.0
+
+    def stall(self, *reasons: str) -> float:
+        """Share of the warp cycles that went by for these reasons."""
+        return self.total(*(f"stall_{reason}" for reason in reasons))
+
+    def late(self, *reasons: str) -> float:
+        """Share of the time lost to these reasons: the part of the slack that warps spent on them, of all that they
+        spent waiting for something late."""
+        waiting = sum(
+            self.number(m) or 0.0
+            for m in self._by_metric
+            if m.startswith("stall_")
+            and not m.endswith("_per_issue")
+            and m.removeprefix("stall_") not in STALLS_OF_WORK
+            and m not in ("stall_samples", "stall_reason")
+        )
+        return max(0.0, self.slack - self.idle) * self.stall(*reasons) / waiting if waiting else 0.0
+
+    # --- tiles -----------------------------------------------------------------------------------------------
+
+    @property
+    def tile(self) -> tuple[int, int] | None:
+        """Rows and columns of D that a CTA computes at a time."""
+        plan = self.record.plan
+        return None if plan is None else plan.tile
+
+    @property
+    def tiles(self) -> int | None:
+        """How many tiles cover D, all batch items together."""
+        if self.tile is None or not self.problem.known:
+            return None
+        rows, columns = self.tile
+        return -(-self.problem.m // rows) * -(-self.problem.n // columns) * self.problem.batch
+
+    @property
+    def resident(self) -> float:
+        """CTAs that fit on an SM; 1 when unknown."""
+        limits = ("occ_limit_registers", "occ_limit_shared_mem", "occ_limit_warps", "occ_limit_blocks")
+        known = [value for limit in limits if (value := self.number(limit)) is not None]
+        return max(1.0, self.number("blocks_per_sm") or (min(known) if known else 1.0))
+
+    # --- words -----------------------------------------------------------------------------------------------
+
+    def line(self, *metrics: str) -> str:
+        """The source line with the most of the first metric known by line, as ` at FILE:N`; empty when none is."""
+        for metric in metrics:
+            best: tuple[float, str] = (0.0, "")
+            for one in self.record.measurements:
+                if one.metric == metric and one.scope.startswith("line ") and isinstance(one.value, int | float):
+                    best = max(best, (float(one.value), one.scope.removeprefix("line ")))
+            if best[1]:
+                return f" at {best[1]}"
+        return ""
+
+    def command(self, metrics: Sequence[str] = (), variant: str = "", **tunables: int | str) -> str:
+        """The command that measures this case again: with these metrics, another variant or other tunables."""
+        return retyping.profile(self.case, metrics, variant, **tunables)
