@@ -166,7 +166,12 @@ def refuses_epilogue(problem: Problem, device: Device) -> str | None:
 
 def fused_defines(problem: Problem, config: Config) -> Config:
     """The defines of the stages with a fused epilogue."""
-    found = defines(problem, config)
+    return defines(problem, config) | epilogue_defines(problem)
+
+
+def epilogue_defines(problem: Problem) -> Config:
+    """What epilogue.cuh knows at compile time: the addends, the activation and the scale of D."""
+    found: Config = {}
     for name in ("bias", "residual"):
         operand = problem.operands().get(name)
         found[f"USE_{name.upper()}"] = "true" if operand else "false"
