@@ -1,7 +1,8 @@
 """Rewrites the generated tables of README.md and docs/*.md from docs/h200/*.json: `make docs`.
 
 A table stands between `<!-- generated: TOPIC PART [SHAPE] -->` and `<!-- end -->`. PART is `shows` (each claim, its
-value and whether it holds) or `run` (the card of the timed cases of a shape). No number in between is typed by hand.
+value and whether it holds), `run` (the card of the timed cases of a shape) or `rows` (the table that the evidence keeps
+beside its run; values are counted where there are several). No number in between is typed by hand.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dgw.reports.tables import build
 from dgw.reports.units import UNIT_STYLE, show
 
 ROOT = Path(__file__).resolve().parents[1]
-MARKER = re.compile(r"(<!-- generated: (\S+) (shows|run)(?: (\S+))? -->\n).*?(<!-- end -->)", re.DOTALL)
+MARKER = re.compile(r"(<!-- generated: (\S+) (shows|run|rows)(?: (\S+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def documents(root: Path = ROOT) -> list[Path]:
@@ -38,7 +39,7 @@ def _part(evidence: Path, links: str, topic: str, part: str, shape: str | None) 
     if not path.is_file():
         return f"Not measured yet: there is no `docs/h200/{topic}.json`. `make evidence TOPIC={topic}` writes it.\n"
     content = json.loads(path.read_text(encoding="utf-8"))
-    body = _shows(content) if part == "shows" else _run(content, shape)
+    body = _run(content, shape) if part == "run" else {"shows": _shows, "rows": _rows}[part](content)
     return f"{body}\n\n{_measured(content['measured'], f'{links}/{topic}.json')}\n"
 
 
@@ -61,6 +62,30 @@ def _text(value: Any, style: str) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return show(value, style) if isinstance(value, int | float | str) else show(None, style)
+
+
+def _rows(content: dict[str, Any]) -> str:
+    """A row a dict; the column `time_s` is headed `time` and shown as seconds."""
+    rows: list[dict[str, Any]] = content.get("rows", [])
+    if not rows:
+        return "The evidence holds no table of rows."
+    return table(
+        [_heading(name)[0] for name in rows[0]], [[_cell(name, row.get(name)) for name in rows[0]] for row in rows]
+    )
+
+
+def _heading(name: str) -> tuple[str, str]:
+    """The heading of a column and the style of its values."""
+    base, _, unit = name.rpartition("_")
+    style = UNIT_STYLE.get(unit, "") if base else ""
+    return ((base if style else name).replace("_", " "), style or "count")
+
+
+def _cell(name: str, value: Any) -> str:
+    if isinstance(value, list | dict):
+        names = f" ({', '.join(value)})" if value else ""
+        return f"{len(value)}{names}"
+    return _text(value, _heading(name)[1])
 
 
 def _run(content: dict[str, Any], shape: str | None) -> str:

@@ -61,6 +61,7 @@ def evidence(folder: Path) -> Path:
             {"claim": "never wrong", "value": 1, "unit": "", "bar": 0, "holds": False},
         ],
         "run": msgspec.to_builtins(run),
+        "rows": [{"variant": "cuda/naive", "compared": 1234, "differing": {"a_b": [1, 2]}, "time_s": 2e-3}],
     }
     (folder / "topic.json").write_text(json.dumps(content))
     return folder
@@ -71,6 +72,12 @@ def test_claims_are_rows_and_one_that_does_not_hold_stays(tmp_path: Path) -> Non
     assert "| fast \\| enough | 2.124 ms | 3.000 ms | yes |" in text
     assert "| never wrong | 1 | 0 | **no** |" in text
     assert "NVIDIA H200, driver 580.1, 2026-01-01" in text
+
+
+def test_the_rows_beside_a_run_are_a_table_with_units_in_its_cells(tmp_path: Path) -> None:
+    text = GENERATE.rewritten(MARKED.format(part="rows"), evidence=evidence(tmp_path))
+    assert "| variant | compared | differing | time |" in text
+    assert "| cuda/naive | 1,234 | 1 (a_b) | 2.000 ms |" in text
 
 
 def test_the_card_of_a_run_has_a_column_for_each_variant(tmp_path: Path) -> None:

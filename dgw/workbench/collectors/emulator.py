@@ -32,8 +32,8 @@ FAMILIES = {
     "smem_wavefronts_sass_ldgsts": "copy", "ldgsts_inst": "copy", "smem_bank_conflicts_ldgsts": "copy",
     "global_requests_ld": "global copy", "global_sectors_hw_ld": "global copy", "gld": "global copy",
     "smem_wavefronts_actual": "shared copy", "smem_wavefronts_ideal": "shared copy", "smem": "shared",
-    "ldsm": "shared", "conflict": "shared", "global": "global", "gst": "global", "local": "local", "tensor": "tensor",
-    "wgmma": "tensor",
+    "ldsm": "shared", "conflict": "shared", "global": "global", "gst": "global", "local": "local",
+    "tensor": "tensor constants", "mma": "tensor", "wgmma": "tensor",
 }  # fmt: skip
 """Metric, or the first word of its key -> families of instructions that it counts."""
 

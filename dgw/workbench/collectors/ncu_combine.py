@@ -7,6 +7,7 @@ the metric table names the denominator (`weight`). What cannot be had is an :cla
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -19,6 +20,9 @@ Found = Value | Absent
 _LOADS, _STORES = ("LDS", "LDSM"), ("STS", "STSM")
 _SASS_COUNTERS = {"ld": ("smem_wavefronts_sass_ld", "smem_wavefronts_sass_ldsm"),
                   "st": ("smem_wavefronts_sass_st", "smem_wavefronts_sass_stsm")}  # fmt: skip
+PER_OPCODE = "sass__inst_executed_per_opcode"
+MATRIX_OPCODE = re.compile(r"(UTC)?[BDHIOQ]G?MMA")
+"""mma.sync (HMMA, IMMA, QMMA, DMMA ...), wgmma (HGMMA ...), tcgen05 (UTCHMMA ...)."""
 _STALLS = tuple(key for key in METRICS if key.startswith("stall_") and key.endswith("_per_issue"))
 
 
@@ -108,6 +112,8 @@ def _derive(counted: Counted, metrics: Sequence[Metric], arch: str) -> Counted:
 def _derived(key: str, counted: Counted) -> Found:
     if key == "occupancy_limiter":
         return _limiter(counted)
+    if key == "mma_inst":
+        return _matrix_instructions(counted)
     if key.startswith("conflict_ratio_hw_"):
         return _hardware_conflicts(counted, key[-2:])
     if key.startswith("conflict_ratio_"):
@@ -122,6 +128,13 @@ def _limiter(counted: Counted) -> Found:
     if len(known) < len(limits):
         return Absent("ncu did not report every limit of the occupancy")
     return ", ".join(name for name, limit in known.items() if limit == min(known.values()))
+
+
+def _matrix_instructions(counted: Counted) -> Found:
+    parts = counted.instances.get(PER_OPCODE)
+    if parts is None or counted.number("inst_per_opcode") is None:
+        return Absent("ncu did not collect instructions by opcode")
+    return int(sum(part.value for part in parts if MATRIX_OPCODE.fullmatch(part.opcode.partition(".")[0])))
 
 
 def _hardware_conflicts(counted: Counted, op: str) -> Found:

@@ -5,12 +5,14 @@ wavefronts. Where every line has the same instructions of the same widths in bot
 family of instructions is what the hardware executes. Whether the machine code guards an access or branches around it
 is no difference: ncu's SASS level counts where a lane takes part, and so does the emulator.
 
-ptxas likes to make constants with HFMA2.MMA, which runs on the tensor pipe: the hardware counter of that pipe has them,
-PTX does not, so they are a difference of the tensor family.
+Matrix instructions are told apart by opcode and shape: ptxas computes some that PTX has with several others (fp8 on
+sm_90 with two HMMA). It also likes to make constants with HFMA2.MMA, which runs on the tensor pipe: the hardware
+counter of that pipe has them, PTX does not. They are a family of their own.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,7 +22,7 @@ from dgw.toolchain.sass import MemoryInstruction, SassInstruction, memory_instru
 from dgw.workbench.emulator.observer import InstructionInfo
 
 EXACT, PTX_LEVEL = "exact", "ptx-level"
-FAMILIES = ("shared", "copy", "global", "local", "tensor")
+FAMILIES = ("shared", "copy", "global", "local", "tensor", "constants")
 
 _SASS = {
     "LDS": ("shared", "load"), "STS": ("shared", "store"), "LDSM": ("shared", "ldmatrix"),
@@ -32,6 +34,12 @@ _SASS = {
 }  # fmt: skip
 _PTX = {"ld": "load", "st": "store", "atom": "atomic", "red": "atomic"}
 _MMA_OPCODES = ("mma", "wmma", "wgmma")
+_PIPES = {
+    "f16": "HMMA", "bf16": "HMMA", "tf32": "HMMA", "f64": "DMMA", "e4m3": "QMMA", "e5m2": "QMMA", "b1": "BMMA",
+    "s8": "IMMA", "u8": "IMMA", "s4": "IMMA", "u4": "IMMA",
+}  # fmt: skip
+_PTX_SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
+_SASS_SHAPE = re.compile(r"\d+(x\d+x\d+)?")
 
 Line = tuple[str, int]  # file name without folders, line
 Operation = tuple[str, str, int]  # family, name, bytes a thread (0 for tensor)
@@ -110,7 +118,7 @@ def _of_ptx(instructions: Iterable[InstructionInfo]) -> Iterable[tuple[Line, Ope
         line = (PurePath(info.source.file).name, info.source.line)
         if info.opcode in _MMA_OPCODES and not info.kind:
             if info.opcode != "wgmma" or "mma_async" in info.modifiers:
-                yield line, ("tensor", "mma", 0)
+                yield line, ("tensor", _matrix(info), 0)
         elif info.kind in ("ldmatrix", "stmatrix"):
             yield line, ("shared", info.kind, 4 * info.matrices)
         elif info.kind == "cp.async":
@@ -125,16 +133,28 @@ def _of_sass(instructions: Iterable[MemoryInstruction]) -> Iterable[tuple[Line, 
     for instruction in instructions:
         line = (PurePath(instruction.file).name, instruction.line)
         if instruction.space == "tensor":
-            yield line, ("tensor", "mma", 0)
+            shape = next((word for word in instruction.opcode.split(".")[1:] if _SASS_SHAPE.fullmatch(word)), "")
+            yield line, ("tensor", f"{instruction.kind} {shape.replace('x', '')}", 0)
         elif instruction.kind in _SASS:
             family, name = _SASS[instruction.kind]
             yield line, (family, name, instruction.width)
 
 
+def _matrix(info: InstructionInfo) -> str:
+    """The machine instruction that a matrix instruction should become: `HMMA 16816` of mma.m16n8k16 on f16."""
+    shape = next((found for word in info.modifiers if (found := _PTX_SHAPE.fullmatch(word))), None)
+    dtypes = [word for word in info.modifiers if word in _PIPES]
+    if shape is None or not dtypes:
+        return info.opcode
+    dtype = dtypes[-2] if len(dtypes) > 2 else dtypes[-1]  # D A B C, of which f32 and s32 name no pipe
+    pipe = _PIPES[dtype].replace("MMA", "GMMA") if info.opcode == "wgmma" else _PIPES[dtype]
+    return f"{pipe} {''.join(shape.groups())}"
+
+
 def _constants(instructions: Iterable[SassInstruction]) -> Iterable[tuple[Line, Operation]]:
     for instruction in instructions:
         if instruction.opcode.startswith("HFMA2.MMA") and not instruction.never_executes:
-            yield (PurePath(instruction.file).name, instruction.line), ("tensor", "HFMA2.MMA", 0)
+            yield (PurePath(instruction.file).name, instruction.line), ("constants", "HFMA2.MMA", 0)
 
 
 def _place(line: Line) -> str:

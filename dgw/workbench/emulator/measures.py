@@ -78,7 +78,8 @@ def tabulate(counters: Counters) -> Table:
         columns[name] = np.where(kinds == kind, local[:, Column.SECTORS], 0)
     tensor = np.array([info.opcode in MMA_OPCODES and info.kind == "" for info in infos], dtype=np.bool_)
     wgmma = np.array([info.opcode == "wgmma" and "mma_async" in info.modifiers for info in infos], dtype=np.bool_)
-    columns["tensor_inst"] = np.where(tensor & ~_opcode(infos, "wgmma") | wgmma, executed, 0)
+    columns["mma_inst"] = np.where(tensor & ~_opcode(infos, "wgmma") | wgmma, executed, 0)
+    columns["tensor_inst"] = columns["mma_inst"]  # of what runs on that pipe, PTX has these
     columns["wgmma_inst"] = np.where(wgmma, executed, 0)
     columns["fma_inst"] = np.where(_single_fma(infos), executed, 0)
     if _all_lanes_active(counters):

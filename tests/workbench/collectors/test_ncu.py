@@ -189,6 +189,15 @@ def test_instructions_by_opcode_are_rows_of_their_own(fakes: ModuleType) -> None
     assert {m.scope: m.value for m in found if m.scope.startswith("opcode")} == {"opcode FFMA": 8192, "opcode LDS": 256}
 
 
+def test_matrix_instructions_are_counted_by_their_opcodes_not_by_what_the_tensor_pipe_ran(fakes: ModuleType) -> None:
+    name = "sass__inst_executed_per_opcode"
+    kernel = fakes.kernel({name: 111}, **{name: {"HMMA": 64.0, "HGMMA": 8.0, "IMMA": 2.0, "HFMA2": 32.0, "FFMA": 5.0}})
+    assert _found([kernel, kernel], "mma_inst")["mma_inst"].value == 148
+    without = fakes.kernel({name: 37}, **{name: {"HFMA2": 32.0, "FFMA": 5.0}})
+    assert _found([without], "mma_inst")["mma_inst"].value == 0
+    assert "by opcode" in _found([fakes.kernel({})], "mma_inst")["mma_inst"].absent
+
+
 def test_stalls_and_wavefronts_are_found_by_source_line() -> None:
     prefix = "smsp__pcsamp_warps_issue_stalled_"
     parts = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dgw.toolchain.sass import SassInstruction
 from dgw.workbench.emulator.audit import audit, unaudited
 from tests.workbench.emulator.events import instruction
@@ -56,9 +58,27 @@ def test_an_access_that_only_changed_its_line_is_forgiven() -> None:
 
 def test_constants_made_by_the_tensor_pipe_leave_only_its_count_inexact() -> None:
     found = audit(PTX, [*SASS, sass("HFMA2.MMA", 15), sass("HFMA2.MMA", 16, "@!PT"), sass("HFMA2", 17)])
-    assert found.tier("tensor") == "ptx-level"
-    assert found.tier("shared", "global", "copy", "local") == "exact"
+    assert found.tier("constants") == "ptx-level"
+    assert found.tier("shared", "global", "copy", "local", "tensor") == "exact"
     assert found.words() == ("kernel.cu:15: PTX has nothing, SASS has 1 HFMA2.MMA",)
+
+
+@pytest.mark.parametrize(
+    ("ptx", "opcode", "exact"),
+    [
+        ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "HMMA.1688.F32.TF32", True),
+        ("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16", "HMMA.16816.F16", True),
+        ("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", "IMMA.16832.S8.S8", True),
+        ("mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32", "HMMA.SP.16832.F32", True),
+        ("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16", "HGMMA.64x128x16.F32", True),
+        ("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", "QMMA.16832.F32.E4M3.E4M3", True),
+        ("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", "HMMA.16816.F32", False),
+        ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "HMMA.1688.F32", False),
+    ],
+)
+def test_a_matrix_instruction_that_became_another_one_is_a_difference(ptx: str, opcode: str, exact: bool) -> None:
+    found = audit([instruction(0, ptx, 13)], [sass(opcode, 13), sass(opcode, 13)])
+    assert (found.tier("tensor") == "exact") == exact, found.words()
 
 
 def test_spills_are_differences_of_local_memory_only() -> None:
