@@ -1,0 +1,70 @@
+"""A gate's report for a terminal: worst first, the changes of each case below it, and the verdict last."""
+
+from __future__ import annotations
+
+import textwrap
+
+from dgw.reports.gate_text import about, change_text, noteworthy, time_text, verdict, why
+from dgw.reports.terminal import NARROWEST, WIDEST, Paint
+from dgw.workbench.gate.verdict import GateCase, GateReport
+
+_OUTCOMES = {"improved": "ok", "identical": "ok", "unchanged": "ok", "new": "refused", "refused": "refused"}
+
+
+def render(report: GateReport, width: int = 80, colour: bool = False) -> str:
+    """The report as text of at most `width` columns (held between 60 and 200), without a trailing newline."""
+    width = max(NARROWEST, min(width, WIDEST))
+    paint = Paint(colour)
+    lines = [line for name, text in about(report) for line in _wrapped(f"{name:<11} ", text, width)]
+    shown = noteworthy(report)
+    for case in shown:
+        lines += ["", *_case(case, width, paint)]
+    lines += _quiet(report, width)
+    for name, texts in (("note", report.notes), ("fault", report.faults)):
+        lines += [line for text in texts for line in _wrapped(f"{name:<11} ", text, width)]
+    bad = any(_OUTCOMES.get(case.status) is None for case in shown) or bool(report.faults)
+    return "\n".join([*lines, "", paint.outcome(verdict(report), "crashed" if bad else "ok")])
+
+
+def _case(case: GateCase, width: int, paint: Paint) -> list[str]:
+    found = [f"{paint.outcome(case.status, _OUTCOMES.get(case.status, 'crashed'))}  {paint.head(case.label)}"]
+    place = f"{case.source}:{case.line}" if case.source and case.line else case.source
+    timed = time_text(case)
+    texts = [("why", why(case)), ("time", timed if timed not in why(case) else ""), ("at", place)]
+    for name, text in texts:
+        found += _wrapped(f"  {name:<9} ", text, width) if text else []
+    for name, changes in (
+        ("worse", [change for change in case.changed if change.worse]),
+        ("changed", [change for change in case.changed if not change.worse]),
+    ):
+        found += _wrapped(f"  {name:<9} ", "; ".join(map(change_text, changes)), width) if changes else []
+    for text in case.explanation:
+        found += _wrapped("  because   ", text, width)
+    return found
+
+
+def _quiet(report: GateReport, width: int) -> list[str]:
+    """The cases about which there is nothing to say, counted by variant; refusals with their reasons, each once."""
+    lines: list[str] = []
+    for status in ("unchanged", "identical"):
+        counts: dict[str, int] = {}
+        for case in report.cases:
+            if case.status == status:
+                counts[case.variant or case.label] = counts.get(case.variant or case.label, 0) + 1
+        if counts:
+            text = ", ".join(f"{variant} ({count})" for variant, count in sorted(counts.items()))
+            lines += _wrapped(f"{status:<11} ", text, width)
+    refusals: dict[str, int] = {}
+    for case in report.cases:
+        if case.status == "refused":
+            refusals[why(case)] = refusals.get(why(case), 0) + 1
+    for reason, count in refusals.items():
+        lines += _wrapped(f"{'refused':<11} ", f"{reason} ({count} {'case' if count == 1 else 'cases'})", width)
+    return ["", *lines] if lines else []
+
+
+def _wrapped(first: str, text: str, width: int) -> list[str]:
+    text = " ".join(text.split())
+    return textwrap.wrap(
+        text, width, initial_indent=first, subsequent_indent=" " * len(first), break_on_hyphens=False
+    )  # fmt: skip
