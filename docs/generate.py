@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from dgw.model import Run
+from dgw.reports import gate_schema
 from dgw.reports.markdown import card, escape, table
 from dgw.reports.tables import build
 from dgw.reports.units import UNIT_STYLE, show
@@ -99,10 +100,13 @@ def _run(content: dict[str, Any], shape: str | None) -> str:
 
 def main() -> None:
     """Rewrite every document that changed."""
-    for path in documents():
-        old = path.read_text(encoding="utf-8")
-        new = rewritten(old, "docs/h200" if path.parent == ROOT else "h200")
-        if new != old:
+    texts = {
+        path: rewritten(path.read_text(encoding="utf-8"), "docs/h200" if path.parent == ROOT else "h200")
+        for path in documents()
+    }
+    texts[ROOT / "docs" / "gate.schema.json"] = gate_schema.render()
+    for path, new in texts.items():
+        if not path.is_file() or path.read_text(encoding="utf-8") != new:
             path.write_text(new, encoding="utf-8")
             sys.stderr.write(f"rewrote {path.relative_to(ROOT)}\n")
 

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from dgw.errors import Exit
-from dgw.reports.gate_text import change_text, ratio_text, time_text, verdict, why
+from dgw.reports.gate_text import change_text, place, ratio_text, time_text, verdict, why
 from dgw.workbench.gate.verdict import GateCase, GateReport, exit_code
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -18,7 +18,7 @@ _RESULTS = {
 
 
 def render(report: GateReport) -> str:
-    """The XML. A gate that fails for another reason than its cases (nothing was compared, ...) has a case of its own."""
+    """The XML. The gate as a whole has a case too, because it can fail without one of its own (nothing compared)."""
     from junitparser import JUnitXml, TestSuite
 
     xml = JUnitXml(name=f"dgw gate ({report.gate})")
@@ -37,12 +37,14 @@ def _case(case: GateCase) -> Any:
     import junitparser
 
     found = junitparser.TestCase(_clean(case.label), classname=_clean(case.variant or "dgw"))
+    properties = junitparser.Properties()
+    for name, text in _properties(case).items():
+        properties.add_property(junitparser.Property(name, _clean(text)))
+    found.append(properties)
     if kind := _RESULTS.get(case.status):
         result = getattr(junitparser, kind)(_clean(f"{case.status}: {why(case)}"), case.status)
         result.text = _clean("\n".join([*map(change_text, case.changed), *case.explanation]))
         found.result = [result]
-    for name, text in _properties(case).items():
-        found.append(junitparser.Property(name, _clean(text)))
     return found
 
 
@@ -52,7 +54,7 @@ def _properties(case: GateCase) -> dict[str, str]:
         "ratio": "" if case.ratio is None else ratio_text(case.ratio), "pairs": str(case.pairs or ""),
         "mde": "" if case.mde is None else f"{case.mde:.4f}",
         "p_adjusted": "" if case.p_adjusted is None else f"{case.p_adjusted:.4g}",
-        "source": f"{case.source}:{case.line}" if case.source and case.line else case.source,
+        "source": place(case),
     }  # fmt: skip
     return {name: text for name, text in known.items() if text}
 
@@ -74,6 +76,7 @@ def _whole(report: GateReport) -> Any:
         case.result = [junitparser.Skipped(text, "inconclusive")]
     if report.seconds is not None:
         case.time = round(report.seconds, 3)
+    case.system_out = text
     suite.add_testcase(case)
     return suite
 

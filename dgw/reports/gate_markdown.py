@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dgw.reports.gate_text import about, label, noteworthy, time_text, value, verdict, why
+from dgw.reports.gate_text import about, label, noteworthy, place, time_text, value, verdict, why
 from dgw.reports.markdown import escape, table
 from dgw.workbench.gate.verdict import Change, GateCase, GateReport
 
@@ -45,8 +45,9 @@ def _document(report: GateReport, shown: Sequence[GateCase], rows: int) -> str:
 def _changes(case: GateCase) -> str:
     ordered = sorted(case.changed, key=lambda change: not change.worse)
     lines = [f"<details><summary>{_cell(case.label)}</summary>", ""]
-    if time_text(case):
-        lines += [f"time: {_cell(time_text(case))}", ""]
+    facts = [text for text in (place(case), time_text(case)) if text]
+    if facts:
+        lines += [_cell(", ".join(facts)), ""]
     if ordered:
         rows = [(_name(change), value(change, "base"), value(change, "head")) for change in ordered[:CHANGES]]
         lines += [table(("", "base", "head"), [[text[:LONGEST_CELL] for text in row] for row in rows]), ""]
@@ -69,5 +70,3 @@ def _left(rows: Sequence[Sequence[str]]) -> str:
 
 def _cell(text: str) -> str:
     return escape(text if len(text) <= LONGEST_CELL else f"{text[: LONGEST_CELL - 3]}...")
-
-

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from dgw.reports.gate_text import about, change_text, noteworthy, time_text, verdict, why
+from dgw.reports.gate_text import about, change_text, noteworthy, place, plain, time_text, verdict, why
 from dgw.reports.terminal import NARROWEST, WIDEST, Paint
 from dgw.workbench.gate.verdict import GateCase, GateReport
 
@@ -23,14 +23,16 @@ def render(report: GateReport, width: int = 80, colour: bool = False) -> str:
     for name, texts in (("note", report.notes), ("fault", report.faults)):
         lines += [line for text in texts for line in _wrapped(f"{name:<11} ", text, width)]
     bad = any(_OUTCOMES.get(case.status) is None for case in shown) or bool(report.faults)
-    return "\n".join([*lines, "", paint.outcome(verdict(report), "crashed" if bad else "ok")])
+    last = [paint.outcome(line, "crashed" if bad else "ok") for line in _wrapped("", verdict(report), width)]
+    return "\n".join([*lines, "", *last])
 
 
 def _case(case: GateCase, width: int, paint: Paint) -> list[str]:
-    found = [f"{paint.outcome(case.status, _OUTCOMES.get(case.status, 'crashed'))}  {paint.head(case.label)}"]
-    place = f"{case.source}:{case.line}" if case.source and case.line else case.source
+    title = _wrapped(f"{case.status}  ", case.label, width)
+    painted = paint.outcome(case.status, _OUTCOMES.get(case.status, "crashed"))
+    found = [f"{painted}  {paint.head(title[0].removeprefix(case.status).strip())}", *map(paint.head, title[1:])]
     timed = time_text(case)
-    texts = [("why", why(case)), ("time", timed if timed not in why(case) else ""), ("at", place)]
+    texts = [("why", why(case)), ("time", timed if timed not in why(case) else ""), ("at", place(case))]
     for name, text in texts:
         found += _wrapped(f"  {name:<9} ", text, width) if text else []
     for name, changes in (
@@ -64,7 +66,8 @@ def _quiet(report: GateReport, width: int) -> list[str]:
 
 
 def _wrapped(first: str, text: str, width: int) -> list[str]:
-    text = " ".join(text.split())
-    return textwrap.wrap(
-        text, width, initial_indent=first, subsequent_indent=" " * len(first), break_on_hyphens=False
-    )  # fmt: skip
+    """At least one line, even of nothing."""
+    wrapped = textwrap.wrap(
+        plain(text), width, initial_indent=first, subsequent_indent=" " * len(first), break_on_hyphens=False
+    )
+    return wrapped or [first.rstrip()]

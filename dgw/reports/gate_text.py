@@ -8,8 +8,11 @@ from dgw.workbench.gate.figures import FIGURES
 from dgw.workbench.gate.verdict import Change, GateCase, GateReport, Ratio, Side, sentence
 
 _LABELS = {spec.key: spec.label for spec in SPECS}
-FAILS = ("wrong", "regressed", "failed", "not-comparable", "missing")
-"""Statuses that make a gate fail, whatever the policy on inconclusive cases."""
+
+
+def plain(text: str) -> str:
+    """Text on one line without what a terminal would obey."""
+    return " ".join("".join(c if c.isprintable() or c.isspace() else "\ufffd" for c in text).split())
 
 
 def label(metric: str) -> str:
@@ -49,6 +52,11 @@ def why(case: GateCase) -> str:
     if case.reasons:
         return "; ".join(case.reasons)
     return time_text(case) or "; ".join(change_text(change) for change in case.changed) or case.status
+
+
+def place(case: GateCase) -> str:
+    """The file of a case's kernel, with the line that matters where there is one; empty where it is not known."""
+    return f"{case.source}:{case.line}" if case.source and case.line else case.source
 
 
 def side_text(side: Side) -> str:
