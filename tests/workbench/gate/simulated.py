@@ -1,0 +1,82 @@
+"""A device that carries its own noise: bias of processes, drift of clocks, outliers, and turns in random order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dgw.workbench.gate import statistics
+from dgw.workbench.gate.policy import GatePolicy
+from dgw.workbench.gate.statistics import Floats, Test
+
+SIGMA_PROCESS = 0.002
+
+
+@dataclass(frozen=True)
+class Noise:
+    """`sigma`: a turn's scatter. One turn in `1 / outliers` is slower by 3 to 10 sigma. `drift`: over the rounds of a
+    pair. `process`: the bias of each process, for each shape its own."""
+
+    sigma: float
+    outliers: float = 0.03
+    drift: float = 0.01
+    process: float = SIGMA_PROCESS
+
+    def log_ratios(self, rng: Any, effect: Floats, pairs: int, rounds: int) -> Floats:
+        """Of each round: effect's axes, then pairs, then rounds. The sides take turns in random order."""
+        shape = (*effect.shape, pairs, rounds)
+        first = rng.random(shape) < 0.5
+        place = np.arange(rounds) * 2.0
+        base, head = place + ~first, place + first
+        bias = rng.standard_normal((*effect.shape, pairs, 1)) * self.process * 2**0.5
+        slope = self.drift / (2 * rounds)
+        return self._turns(rng, shape, head * slope + bias + effect[..., None, None]) - self._turns(
+            rng, shape, base * slope
+        )
+
+    def _turns(self, rng: Any, shape: tuple[int, ...], level: Floats) -> Floats:
+        hit = rng.random(shape) < self.outliers
+        return np.asarray(
+            level + self.sigma * (rng.standard_normal(shape) + np.where(hit, rng.uniform(3, 10, shape), 0.0))
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of many gates: which cases were called regressed, whether the geometric mean was, rounds measured for a case."""
+
+    regressed: Any
+    mean_regressed: Any
+    rounds: float
+
+    @property
+    def failed(self) -> float:
+        """The share of gates that fail."""
+        return float((self.regressed.any(axis=-1) | self.mean_regressed).mean())
+
+
+def gates(rng: Any, noise: Noise, effect: Floats, policy: GatePolicy) -> Outcome:
+    """The whole gate, as decide.py does it, for effects of shape (gates, cases)."""
+    first = statistics.trimmed_mean(noise.log_ratios(rng, effect, policy.screen_pairs, policy.rounds))
+    flagged = statistics.flagged(statistics.t_test(first), policy)
+    where = np.nonzero(flagged)
+    fresh = statistics.trimmed_mean(noise.log_ratios(rng, effect[where], policy.confirm_pairs, policy.rounds))
+    test = statistics.t_test(fresh)
+    p = np.ones(effect.shape)
+    p[where] = test.slower
+    mean = np.zeros(effect.shape)
+    mean[where] = test.mean
+    adjusted = statistics.holm(p, flagged)
+    regressed = flagged & statistics.rejected(Test(mean, mean, test.pairs, p, p), adjusted, policy)
+    overall = statistics.t_test(first.mean(axis=-2))
+    rounds = policy.turns + float(flagged.mean()) * policy.confirm_pairs * policy.rounds
+    return Outcome(regressed, statistics.mean_rejected(overall, policy), rounds)
+
+
+def one_slower(count: int, slowdown: float, cases: int = 64) -> Floats:
+    """Effects in which the first of the cases is slower."""
+    effect = np.zeros((count, cases))
+    effect[:, 0] = slowdown
+    return effect
