@@ -13,7 +13,7 @@ from dgw.errors import DgwError
 from dgw.model import Case, Device, Measurement, Record, Source, Variant
 
 if TYPE_CHECKING:
-    from dgw.toolchain.cache import CompileCache
+    from dgw.toolchain.build import Recent
     from dgw.workbench.prepare import Prepared
 
 TIMES = ("time_cold", "time_hot", "tflops", "ratio_to_cublas", "energy")
@@ -43,21 +43,23 @@ class CpuEngine:
 
     def run(self, cases: Sequence[Case], keep: Callable[[Record], None], progress: Callable[..., None]) -> None:
         """Give every case to `keep` as a record, one after another."""
+        from dgw.toolchain.build import Recent
         from dgw.toolchain.cache import CompileCache
         from dgw.workbench.prepare import warm_cache
 
         cache = CompileCache(self.cache)
         progress(0, len(cases), "compiling")
         warm_cache(((case, self.variants[case.variant]) for case in cases), self.device, cache)
+        recent = Recent(cache)
         for done, case in enumerate(cases):
             progress(done, len(cases), f"{case.variant} {case.problem.shape}")
-            keep(self._record(case, cache))
+            keep(self._record(case, recent))
         progress(len(cases), len(cases), "")
 
-    def _record(self, case: Case, cache: CompileCache) -> Record:
+    def _record(self, case: Case, recent: Recent) -> Record:
         from dgw.workbench.prepare import prepare
 
-        prepared = prepare(case, self.variants[case.variant], self.device, cache)
+        prepared = prepare(case, self.variants[case.variant], self.device, recent)
         record = prepared.record
         if not prepared.runnable:
             return record

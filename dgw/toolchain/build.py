@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -104,6 +105,11 @@ class Build:
 
     def resources(self, entry: str) -> Resources:
         """What kernel `entry` needs; UsageError with the nearest names when the cubin has no such kernel."""
+        if entry not in self._known:
+            self._known[entry] = self._resources(entry)
+        return self._known[entry]
+
+    def _resources(self, entry: str) -> Resources:
         if entry not in self.entries:
             near = difflib.get_close_matches(entry, self.entries, n=3, cutoff=0.0)
             raise UsageError(
@@ -128,6 +134,10 @@ class Build:
     @cached_property
     def _parsed(self) -> Cubin:
         return Cubin(self.cubin)
+
+    @cached_property
+    def _known(self) -> dict[str, Resources]:
+        return {}
 
 
 def parse_log(log: str) -> dict[str, _Usage]:
@@ -201,6 +211,26 @@ class Request:
     root: Path
     includes: tuple[Path, ...]
     arch: str
+
+
+class Recent:
+    """Builds of one run: while it lives no file is read again for what was built among the last `most`.
+
+    Thousands of cases share a few hundred programs, and to find one in `cache` its sources have to be read and hashed.
+    """
+
+    def __init__(self, cache: CompileCache | None = None, most: int = 256) -> None:
+        self._cache, self._most = cache, most
+        self._builds: OrderedDict[Request, Build] = OrderedDict()
+
+    def build(self, source: Source, root: Path, includes: tuple[Path, ...], arch: str) -> Build:
+        """As the function `build`, and raises what it raises."""
+        request = Request(source, root, includes, arch)
+        found = self._builds.pop(request, None) or build(source, root, includes, arch, self._cache)
+        self._builds[request] = found
+        if len(self._builds) > self._most:
+            self._builds.popitem(last=False)
+        return found
 
 
 def build_many(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import platform
 import sys
@@ -60,6 +61,7 @@ def device_of(gpu: Gpu) -> Device:
     )
 
 
+@functools.cache
 def package_version(name: str) -> str:
     """The installed version of a distribution, or an empty string."""
     try:

@@ -11,7 +11,7 @@ import msgspec
 
 from dgw.errors import CompileError, DgwError
 from dgw.model import Case, Device, Environment, Outcome, Plan, Record, Source, Variant, digest
-from dgw.toolchain.build import Build, Request, build, build_many
+from dgw.toolchain.build import Build, Recent, Request, build, build_many
 from dgw.toolchain.cache import CompileCache
 from dgw.toolchain.launches import complete, too_large
 from dgw.workbench.collectors import static
@@ -38,11 +38,12 @@ class Prepared:
 
 
 def prepare(
-    case: Case, variant: Variant, device: Device, cache: CompileCache | None = None, instruction_mix: bool = False
+    case: Case, variant: Variant, device: Device, cache: CompileCache | Recent | None = None, mix: bool = False
 ) -> Prepared:
     """Ask `refuses`, make the plan, compile it, collect the static figures. Never raises for what a declaration does.
 
-    `instruction_mix` adds the SASS histogram, which costs a run of the disassembler.
+    `mix` adds the SASS histogram, which costs a run of the disassembler. A run of many cases hands the same
+    Recent to all of them.
     """
     environment = msgspec.structs.replace(host_environment(), device=device.name, arch=device.arch)
     known = static.problem_measurements(case.problem, device)
@@ -68,15 +69,14 @@ def prepare(
         key = resume_key(case, (), None, device, environment)
         return Prepared(msgspec.structs.replace(record, resume_key=key), variant)
     try:
-        builds = {
-            source: build(source, variant.root, variant.includes, device.arch, cache)
-            for source in dict.fromkeys(launch.source for launch in plan.launches)
-        }
+        recent = cache if isinstance(cache, Recent) else Recent(cache)
+        sources = dict.fromkeys(launch.source for launch in plan.launches)
+        builds = {source: recent.build(source, variant.root, variant.includes, device.arch) for source in sources}
         plan = complete(plan, builds)
         if reason := too_large(plan, device):
             return stopped("refused", reason, plan)
         known = (*known, *static.plan_measurements(plan, builds, device))
-        if instruction_mix:
+        if mix:
             known = (*known, static.instruction_mix(plan, builds))
     except CompileError as error:
         return stopped("compile-failed", error.message, plan)

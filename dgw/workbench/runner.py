@@ -13,6 +13,7 @@ import msgspec
 
 from dgw.errors import ChildFault, Missing
 from dgw.model import Artifact, Case, Device, Environment, Measurement, Record, Variant
+from dgw.toolchain.build import Recent
 from dgw.toolchain.cache import CompileCache
 from dgw.workbench import plausibility, prepare
 from dgw.workbench.children import Child, End
@@ -131,6 +132,9 @@ class _Run:
     failures: dict[str, str] = field(default_factory=dict)
     ncu: str = ""
 
+    def __post_init__(self) -> None:
+        self.by_key = {job.case.key: job for job in reversed(self.jobs)}
+
     def run(self) -> list[Record]:
         if self.session.environment is not None:
             self.environment, self.device = self.session.environment, self.session.device
@@ -159,9 +163,10 @@ class _Run:
         variants = self.session.variants
         self.progress(0, len(self.jobs), "compiling")
         prepare.warm_cache(((case, variants[case.variant]) for case in cases.values()), self.device, cache)
+        recent = Recent(cache)
         for key, case in cases.items():
             self.prepared[key] = prepare.prepare(
-                case, variants[case.variant], self.device, cache, self.session.instruction_mix
+                case, variants[case.variant], self.device, recent, self.session.instruction_mix
             )  # fmt: skip
         for job in self._unique():
             found = self.prepared[job.case.key]
@@ -263,7 +268,7 @@ class _Run:
         )
         if done.key in self.records:  # a baseline of a later group, finished before
             return
-        job = next((job for job in self.jobs if job.case.key == done.key), None)
+        job = self.by_key.get(done.key)
         if done.outcome != "ok":
             self.failures[done.key] = f"{record.case.variant}: {done.outcome}: {done.reason}"
         if job is None:

@@ -12,6 +12,7 @@ from dgw.workbench.children import End
 from dgw.workbench.protocol import Begin, Done, Group, Lane, Member, Message
 
 MOST_IN_GROUP = 6  # jobs that are timed interleaved; the results of a group become durable together
+MOST_CHECKED = 64  # jobs that share inputs and a reference and are only checked, one after another
 _PATIENCE = 2  # children that end before they begin a case, before that is the case's own fault
 
 
@@ -25,7 +26,8 @@ class Request:
 
 
 def group(requests: Iterable[Request], most: int = MOST_IN_GROUP) -> list[Group]:
-    """Requests of one problem and the same lanes side by side, at most `most` in a group, in the order they came.
+    """Requests of one problem and the same lanes side by side, in the order they came: at most `most` in a group that
+    is timed, and MOST_CHECKED where nothing is.
 
     A baseline that is no request of its own group joins it unreported.
     """
@@ -34,7 +36,7 @@ def group(requests: Iterable[Request], most: int = MOST_IN_GROUP) -> list[Group]
     for request in requests:
         key = (msgspec.json.encode(request.member.case.problem, order="sorted"), request.lanes)
         batches = together.setdefault(key, [])
-        if not batches or len(batches[-1]) >= most:
+        if not batches or len(batches[-1]) >= (most if "time" in request.lanes else MOST_CHECKED):
             batches.append([])
             order.append(batches[-1])
         batches[-1].append(request)

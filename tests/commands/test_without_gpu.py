@@ -146,7 +146,7 @@ def test_a_refused_case_and_one_that_does_not_compile_are_not_executed(
 
     emulated(AssertionError("must not run"))
     (refused,) = run(tmp_path, "cuda/swizzled", problem=gemm(8, 8, 8, "s8"))
-    monkeypatch.setattr("dgw.workbench.prepare.build", broken)
+    monkeypatch.setattr("dgw.toolchain.build.build", broken)
     (failed,) = run(tmp_path, "cuda/swizzled")
     assert [refused.outcome, failed.outcome] == ["refused", "compile-failed"]
     assert "line 3" in failed.reason

@@ -201,6 +201,30 @@ def test_many_builds_keep_their_order_and_a_failure_stays_in_its_place(tmp_path:
     assert len(seen) == 3
 
 
+def test_what_a_run_built_lately_is_not_read_again_and_a_failure_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, asked = build_module.build, list[str]()
+
+    def counted(source: Source, *rest: object) -> Build:
+        asked.append(source.path)
+        return real(source, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(build_module, "build", counted)
+    for name in "ab":
+        (tmp_path / f"{name}.cu").write_text(f'extern "C" __global__ void {name}(int* p) {{ *p = 1; }}')
+    recent = build_module.Recent(most=1)
+    first = recent.build(Source(path="a.cu"), tmp_path, (), "sm_80")
+    assert recent.build(Source(path="a.cu"), tmp_path, (), "sm_80") is first
+    recent.build(Source(path="b.cu"), tmp_path, (), "sm_80")
+    recent.build(Source(path="a.cu"), tmp_path, (), "sm_80")
+    assert asked == ["a.cu", "b.cu", "a.cu"]
+    for _ in range(2):
+        with pytest.raises(UsageError):
+            recent.build(Source(path="none.cu"), tmp_path, (), "sm_80")
+    assert asked[3:] == ["none.cu"] * 2
+
+
 def test_without_nvrtc_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     with pytest.raises(Missing) as caught:

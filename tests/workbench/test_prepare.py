@@ -46,7 +46,7 @@ def test_a_case_that_can_run_has_its_plan_its_code_and_its_static_figures(cache:
 
 def test_every_static_figure_is_a_metric_of_the_table_in_its_unit(cache: CompileCache) -> None:
     tiled = VARIANTS["cuda/tiled"]
-    made = prepare.prepare(case(tiled), tiled, H200, cache, instruction_mix=True)
+    made = prepare.prepare(case(tiled), tiled, H200, cache, mix=True)
     for measured in made.record.measurements:
         assert measured.collector == "static"
         assert METRICS[measured.metric].unit == measured.unit, measured.metric

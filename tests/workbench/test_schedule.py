@@ -7,7 +7,7 @@ from typing import Literal
 from dgw.model import Case, gemm
 from dgw.workbench.children import End
 from dgw.workbench.protocol import Begin, Done, Group, Member
-from dgw.workbench.schedule import MOST_IN_GROUP, Request, Schedule, group
+from dgw.workbench.schedule import MOST_CHECKED, MOST_IN_GROUP, Request, Schedule, group
 
 
 def member(name: str, n: int = 64, against: tuple[str, ...] = ()) -> Member:
@@ -33,6 +33,11 @@ def test_a_group_has_a_largest_size_and_every_group_its_baseline() -> None:
     base = member("base")
     made = group(Request(member(f"v{i}"), ("check", "time"), (base,)) for i in range(MOST_IN_GROUP + 1))
     assert [len(one.members) for one in made] == [MOST_IN_GROUP + 1, 2]
+
+
+def test_what_is_only_checked_shares_inputs_and_reference_in_larger_groups() -> None:
+    made = group(Request(member(f"v{i}"), ("check",)) for i in range(MOST_CHECKED + 1))
+    assert [len(one.members) for one in made] == [MOST_CHECKED, 1]
 
 
 def test_different_lanes_do_not_share_a_group() -> None:
