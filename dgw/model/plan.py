@@ -25,11 +25,16 @@ class Scalar(Noun, frozen=True, kw_only=True, tag="scalar"):
 
 
 class TensorMap(Noun, frozen=True, kw_only=True, tag="tensor-map"):
-    """A TMA descriptor of an operand: `box` in elements (rows, columns as stored), `swizzle` none, 32, 64 or 128."""
+    """A TMA descriptor of an operand: `box` in elements (rows, columns as stored), `swizzle` none, 32, 64 or 128.
+
+    With `workspace` it describes the operand's copy there, whose lines are `ld` elements apart.
+    """
 
     operand: str
     box: tuple[int, ...]
     swizzle: str = "none"
+    workspace: str = ""
+    ld: int | None = None
 
 
 class Workspace(Noun, frozen=True, kw_only=True, tag="workspace"):

@@ -118,7 +118,7 @@ class Workspaces:
         self._addresses.clear()
 
 
-def tensor_map(gpu: Gpu, buffers: BufferSet, wanted: TensorMap) -> bytes:
+def tensor_map(gpu: Gpu, buffers: BufferSet, wanted: TensorMap, scratch: Workspaces) -> bytes:
     """The 128 bytes of a tiled TMA descriptor: the operand as stored, rows by contiguous columns, 256-byte promotion.
 
     Elements out of bounds read as zero. A box of three extents has the batch first. Raises CudaError when the driver
@@ -129,7 +129,9 @@ def tensor_map(gpu: Gpu, buffers: BufferSet, wanted: TensorMap) -> bytes:
     rows, cols = problem.logical_shape(wanted.operand)
     stored = [cols, rows] if operand.order == "row" else [rows, cols]
     width = element_bytes(operand.dtype)
-    strides = [problem.leading_dimension(wanted.operand) * width]
+    strides = [(wanted.ld or problem.leading_dimension(wanted.operand)) * width]
+    if stored[1] == 1:  # one line: any distance will do
+        strides = [-(-strides[0] // 16) * 16]
     if len(wanted.box) == 3:
         stored.append(layouts.batch_items(problem, wanted.operand))
         strides.append(max(layouts.batch_stride(problem, wanted.operand), stored[1] * strides[0] // width) * width)
@@ -142,7 +144,7 @@ def tensor_map(gpu: Gpu, buffers: BufferSet, wanted: TensorMap) -> bytes:
         "cuTensorMapEncodeTiled",
         getattr(api.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{_TENSOR_TYPES[operand.dtype]}"),
         len(stored),
-        buffers.address(wanted.operand),
+        scratch.address(wanted.workspace) if wanted.workspace else buffers.address(wanted.operand),
         [api.cuuint64_t(extent) for extent in stored],
         [api.cuuint64_t(stride) for stride in strides],
         [api.cuuint32_t(extent) for extent in box],
@@ -192,7 +194,7 @@ def _bind_launch(
     gpu: Gpu, kernels: Kernels, problem: Problem, step: Launch, cubin: str, buffers: BufferSet, scratch: Workspaces
 ) -> Callable[[], None]:
     parameters = [
-        argument_bytes(problem, argument, buffers.address, scratch.address, lambda w: tensor_map(gpu, buffers, w))
+        argument_bytes(problem, argument, buffers.address, scratch.address, lambda w: tensor_map(gpu, buffers, w, scratch))
         for argument in step.arguments
     ]
     kernel = kernels.get(cubin, step.entry)
