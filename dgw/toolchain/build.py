@@ -16,6 +16,7 @@ from pathlib import Path
 
 from dgw.errors import CompileError, DgwError, UsageError
 from dgw.model import Source, sm
+from dgw.toolchain import compilers
 from dgw.toolchain.cache import CompileCache, Recipe
 from dgw.toolchain.elf import Cubin
 from dgw.toolchain.headers import project_headers
@@ -239,26 +240,34 @@ def build_many(
     workers: int | None = None,
     on_done: Callable[[Request, Build | DgwError], None] | None = None,
 ) -> list[Build | DgwError]:
-    """Build all requests at the same time (default: one thread per CPU core); equal ones are compiled once.
+    """Build all requests at the same time (default: as many as there are CPU cores); equal ones are compiled once.
 
+    Many CUDA sources for a cache are compiled in processes of their own (compilers.py), anything else in threads.
     The results come in the order of the requests, and a source that does not compile gives its error in its place.
     `on_done` is called from a worker thread after each distinct build.
     """
     ordered = list(requests)
     distinct = list(dict.fromkeys(ordered))
+    count = workers or len(os.sched_getaffinity(0))
+    slow = sum(request.source.language == "cuda" for request in distinct)
+    worth = cache is not None and count > 1 and slow >= compilers.WORTH_PROCESSES
 
     def one(request: Request) -> Build | DgwError:
         result: Build | DgwError
+        source, root, includes, arch = request.source, request.root, request.includes, request.arch
+        if worth and source.language == "cuda":
+            pool.compile(compilers.Task(source, str(root), tuple(map(str, includes)), arch))
         try:
-            result = build(request.source, request.root, request.includes, request.arch, cache)
+            result = build(source, root, includes, arch, cache)
         except DgwError as error:
             result = error
         if on_done:
             on_done(request, result)
         return result
 
-    with ThreadPoolExecutor(max_workers=workers or len(os.sched_getaffinity(0))) as pool:
-        results = dict(zip(distinct, pool.map(one, distinct), strict=True))
+    count = min(count, compilers.MOST_PROCESSES)
+    with compilers.Compilers(cache.folder if cache else Path(), count) as pool, ThreadPoolExecutor(count) as threads:
+        results = dict(zip(distinct, threads.map(one, distinct), strict=True))
     return [results[request] for request in ordered]
 
 

@@ -201,6 +201,40 @@ def test_many_builds_keep_their_order_and_a_failure_stays_in_its_place(tmp_path:
     assert len(seen) == 3
 
 
+def test_many_sources_are_compiled_into_the_cache_by_processes_and_a_failure_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dgw.toolchain import compilers
+
+    monkeypatch.setattr(compilers, "WORTH_PROCESSES", 2)
+    for name, text in (("a", "{ *p = 1; }"), ("b", "{ *p = 2; }"), ("c", "{ oops }")):
+        (tmp_path / f"{name}.cu").write_text(f'extern "C" __global__ void {name}(int* p) {text}')
+    requests = [Request(Source(path=f"{name}.cu"), tmp_path, (), "sm_80") for name in "abc"]
+    first, second, failed = build_many(requests, CompileCache(tmp_path / "kept"), workers=2)
+    assert isinstance(first, Build)
+    assert isinstance(second, Build)
+    assert first.cached
+    assert second.cached
+    assert first.entries == ("a",)
+    assert isinstance(failed, CompileError)
+    assert "oops" in failed.message
+
+
+def test_a_compiler_process_that_dies_leaves_the_work_to_the_one_who_asked(tmp_path: Path) -> None:
+    from dgw.toolchain.compilers import Compilers, Task
+
+    def dead(folder: Path) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-c", ""], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def never(folder: Path) -> subprocess.Popen[bytes]:
+        raise FileNotFoundError
+
+    for start in (dead, never):
+        with Compilers(tmp_path, 1, start) as pool:
+            for _ in range(2):
+                pool.compile(Task(Source(path="spill.cu"), str(CUDA), (), "sm_80"))
+
+
 def test_what_a_run_built_lately_is_not_read_again_and_a_failure_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
