@@ -25,8 +25,8 @@ def judge(facts: Facts) -> Finding | None:
     )
     where = facts.line("smem_bank_conflicts_ld", "smem_bank_conflicts_st", "smem_wavefronts_actual")
     verdict = (
-        f"bank conflicts of {side(facts)}{where}: {actual:.4g} passes over the banks where {ideal:.4g} would do; they are "
-        f"busy {facts.share('shared'):.0%} of the time"
+        f"bank conflicts of {side(facts)}{where}: {actual:.4g} passes over the banks where {ideal:.4g} would do; they "
+        f"are busy {facts.share('shared'):.0%} of the time"
     )
     return found(RECIPE.name, verdict, cost, evidence, "XOR the row into the 16-byte slot: dgw show swizzled --source")
 

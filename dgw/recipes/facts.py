@@ -185,8 +185,8 @@ class Facts:
         return pipe, self.share(pipe)
 
     def relief(self, pipe: str, cycles: float) -> float:
-        """Share of the time saved when `pipe` had `cycles` less to do: as the busiest pipe before is to the busiest pipe
-        then, so are the times. 0 where another pipe is busier."""
+        """Share of the time saved when `pipe` had `cycles` less to do: as the busiest pipe before is to the
+        busiest pipe then, so are the times. 0 where another pipe is busier."""
         before = max(self.busy.values(), default=0.0)
         after = max((c - cycles if name == pipe else c for name, c in self.busy.items()), default=0.0)
         return 1 - max(after, 0.0) / before if before else 0.0

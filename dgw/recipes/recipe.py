@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from dgw.model import Evidence, Finding
 from dgw.recipes.facts import Facts
 
 CANNOT_TELL = "cannot tell"
+_LEVELS: tuple[Literal["low", "medium", "high"], ...] = ("low", "medium", "high")
 HIGH_SHARE, MEDIUM_SHARE = 0.10, 0.03
 """Shares of the time: what costs less than the second is not worth a finding of its own confidence, and only what costs
 the first is ever named with high confidence."""
@@ -58,10 +60,10 @@ def found(
     """
     cost = min(max(cost, 0.0), 1.0)
     level = 2 if cost >= HIGH_SHARE else 1 if cost >= MEDIUM_SHARE else 0
-    confidence = ("low", "medium", "high")[min(level, 2 if sure else 1)]
+    confidence: Literal["low", "medium", "high"] = _LEVELS[min(level, 2 if sure else 1)]
     return Finding(
         recipe=recipe, verdict=verdict, confidence=confidence, evidence=tuple(evidence), next_step=next_step, cost=cost
-    )  # type: ignore[arg-type]
+    )
 
 
 def cannot_tell(recipe: Recipe, facts: Facts, missing: Sequence[str]) -> Finding:

@@ -1,0 +1,157 @@
+"""Planted bottlenecks on a GPU: does the first finding name the planted cause, are good kernels left alone, and how
+much of the time between a good kernel and its defective copy do the counters account for?
+
+Also writes the run, thinned, to tests/data/bottlenecks.json.gz, which the tests of the recipes read.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+from topic import ROOT, Topic
+
+from dgw.model import Record, Run
+
+sys.path.insert(0, str(ROOT))
+
+from tests.bottlenecks.plants import FAMILY, GOOD, PLANTED, PLANTS, Plant
+
+COUNTERS = "std,memory,exact,alu_pipe_util,tensor_inst,wgmma_inst,stall_samples,sm_frequency"
+DATA = ROOT / "tests" / "data" / "bottlenecks.json.gz"
+ONE_LINE = "from tests.bottlenecks.plants import declare\n\nVARIANT = declare({name!r}, {shapes!r})\n"
+
+
+def shapes() -> dict[str, list[str]]:
+    """Where each kernel is measured: at its own shape, and a good one at those of its copies of the same problem."""
+    found = {name: [plant.shape] for name, plant in PLANTS.items()}
+    for plant in PLANTED.values():
+        if plant.good and plant.shape not in found[plant.good] and alike(plant, PLANTS[plant.good]):
+            found[plant.good].append(plant.shape)
+    return found
+
+
+def alike(plant: Plant, good: Plant) -> bool:
+    """Whether two kernels compute the same but for the shape."""
+    return (plant.dtype, plant.layout, plant.epilogue) == (good.dtype, good.layout, good.epilogue)
+
+
+def groups() -> dict[tuple[str, str, bool], list[str]]:
+    """Kernels by dtype, layout and epilogue: what one command line can ask for."""
+    found: dict[tuple[str, str, bool], list[str]] = {}
+    for name, plant in PLANTS.items():
+        found.setdefault((plant.dtype, plant.layout, plant.epilogue), []).append(name)
+    return found
+
+
+def measure(topic: Topic) -> Run:
+    """Every kernel, with its time and counters."""
+    folder, where = topic.folder / "kernels", shapes()
+    folder.mkdir()
+    for name in PLANTS:
+        (folder / f"{name.replace('-', '_')}.py").write_text(ONE_LINE.format(name=name, shapes=where[name]))
+    runs = []
+    started = time.monotonic()
+    for (dtype, layout, epilogue), names in groups().items():
+        sizes = list(dict.fromkeys(shape for name in names for shape in where[name]))
+        more = ("--bias", "--activation", "gelu") if epilogue else ()
+        done = topic.dgw(
+            "profile", "--kernels", str(folder), "--variant", ",".join(f"{FAMILY}/{name}" for name in names), "--shape",
+            ",".join(sizes), "--dtype", dtype, "--layout", layout, *more, "--counters", COUNTERS, "--against", "none",
+            "--json",
+        )  # fmt: skip
+        runs.append(done.run)
+    topic.show("planted and good kernels, timed and counted, all commands", time.monotonic() - started, "s", "<=", 150)
+    records = tuple(record for run in runs for record in run.records if record.outcome != "refused")
+    return msgspec.structs.replace(runs[0], records=records)
+
+
+def verdicts(topic: Topic, run: Run) -> None:
+    """What the recipes say of the records."""
+    from tests.bottlenecks.judging import attributed, first_named, high_on_good
+
+    right = sum(record.outcome == "ok" for record in run.records)
+    topic.show("cases with a right result", right, "", "==", len(run.records))
+    named = first_named(run.records)
+    for name, found in named.items():
+        topic.show(f"first finding on {name}", found, "", "==", PLANTED[name].recipe)
+    hit = sum(found == PLANTED[name].recipe for name, found in named.items())
+    topic.show("planted kernels whose first finding names the cause", hit, "", ">=", -(-len(PLANTED) * 22 // 24))
+    topic.show("planted kernels", len(PLANTED), "", ">=", 24)
+    topic.show("findings of high confidence on good kernels", len(high_on_good(run.records)), "", "==", 0)
+    topic.show("good kernels", len(GOOD), "", ">=", 6)
+    shares = attributed(run.records)
+    enough = sum(share >= 0.7 for share in shares.values())
+    topic.show("pairs whose difference is accounted for by 70 % or more", enough, "", ">=", 20)
+
+
+def thinned(run: Run) -> Run:
+    """Without samples, artifacts, and what no recipe reads."""
+    return msgspec.structs.replace(run, records=tuple(_thinned(record) for record in run.records))
+
+
+def _thinned(record: Record) -> Record:
+    several = record.plan is not None and len(record.plan.launches) > 1
+    lines = _top_lines(record)
+    kept = tuple(
+        msgspec.structs.replace(m, samples=(), absent=m.absent[:80])
+        for m in record.measurements
+        if m.scope == "case"
+        or m.scope.startswith("opcode ")
+        or (
+            several
+            and m.scope.startswith("kernel ")
+            and m.metric in ("elapsed_cycles", "dram_bytes", "duration_under_ncu")
+        )
+        or (m.metric, m.scope) in lines
+    )
+    return msgspec.structs.replace(record, measurements=kept, artifacts=(), resume_key="")
+
+
+def _top_lines(record: Record, most: int = 12) -> set[tuple[str, str]]:
+    by_metric: dict[str, list[tuple[float, str]]] = {}
+    for m in record.measurements:
+        if m.scope.startswith("line ") and isinstance(m.value, int | float):
+            by_metric.setdefault(m.metric, []).append((float(m.value), m.scope))
+    return {(metric, scope) for metric, found in by_metric.items() for _, scope in sorted(found)[-most:]}
+
+
+def write(run: Run, folder: Path, target: Path = DATA) -> None:
+    """The run as the tests read it."""
+    text = msgspec.json.encode(run).decode().replace(f"{folder}/", "")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
+def sequence(topic: Topic) -> Mapping[str, object]:
+    """The seven steps from naive upwards, and how far their end is from the best stage."""
+    done = topic.dgw(
+        "diagnose", "--sequence", "seven-step", "--variant", "naive", "--shape", "4096x4096x4096", "--json"
+    )
+    if done.code != 0:
+        topic.show("seven steps: exit code", done.code, "", "==", 0)
+        return {}
+    said = msgspec.json.decode(done.out)
+    topic.show(
+        "seven steps from naive: time of the end over the best stage's", said.get("end_over_best"), "ratio", "<=", 1.05
+    )
+    return {"command": said.get("command"), "transcript": said.get("transcript")}
+
+
+def main() -> None:
+    """Measure, compute every verdict, write the files."""
+    topic = Topic("diagnosis")
+    run = thinned(measure(topic))
+    write(run, topic.folder)
+    try:
+        verdicts(topic, run)
+    finally:
+        topic.write(run)
+
+
+if __name__ == "__main__":
+    main()

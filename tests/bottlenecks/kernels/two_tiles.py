@@ -1,0 +1,3 @@
+from tests.bottlenecks.plants import declare
+
+VARIANT = declare("two-tiles")
