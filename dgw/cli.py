@@ -24,7 +24,7 @@ COMMANDS = {
     "show": "One variant: idea, tunables, source, PTX, SASS.",
     "metrics": "The metrics there are: unit, meaning, architectures, passes.",
     "runs": "The runs in the store.",
-    "report": "A stored run as a table, JSON, Markdown or CSV.",
+    "report": "A stored run as a table, an HTML page, Markdown, JSON, CSV or a chart.",
     "import": "Take over a run that was exported elsewhere, or a report of Nsight.",
     "doctor": "What is missing on this machine, and what to do about it.",
     "store": "Where results are kept: path, info, prune.",

@@ -102,7 +102,7 @@ def test_runs_of_an_empty_store_say_how_to_make_one(dgw: Dgw) -> None:
     assert json.loads(dgw("runs", "--json").out) == []
 
 
-@pytest.mark.parametrize("form", ["json", "md", "csv", "txt"])
+@pytest.mark.parametrize("form", ["html", "json", "md", "csv", "txt"])
 def test_a_run_is_reported_in_every_form(dgw: Dgw, engine: Engine, tmp_path: Path, form: str) -> None:
     dgw("profile", "-v", "naive,swizzled", "-s", "64x64x64")
     ended = dgw("report", "last", "-o", f"out/x.{form}")
@@ -110,6 +110,43 @@ def test_a_run_is_reported_in_every_form(dgw: Dgw, engine: Engine, tmp_path: Pat
     text = (tmp_path / "out" / f"x.{form}").read_text()
     assert "cuda/swizzled" in text
     assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("form", ["svg", "png"])
+def test_a_chart_of_a_run_is_a_file(dgw: Dgw, engine: Engine, tmp_path: Path, form: str) -> None:
+    dgw("profile", "-v", "naive,swizzled", "-s", "64x64x64")
+    ended = dgw("report", "last", "-o", f"x.{form}", "--chart", "stalls")
+    assert ended.code == 0, ended.err
+    assert (tmp_path / f"x.{form}").read_bytes()[:4] in (b"<svg", b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("-o", "x.pdf"), 2),
+        (("-o", "x.svg", "--chart", "stals"), 2),
+        (("-o", "x.md", "--chart", "stalls"), 2),
+        (("--chart", "stalls"), 2),
+        (("-o", "x.svg", "--chart", "timeline"), 4),
+    ],
+)
+def test_a_report_that_cannot_be_says_why(
+    dgw: Dgw, engine: Engine, tmp_path: Path, arguments: tuple[str, ...], code: int
+) -> None:
+    dgw("profile", "-v", "naive", "-s", "64x64x64")
+    ended = dgw("report", "last", *arguments)
+    assert ended.code == code
+    assert ended.error_is_two_lines()
+    assert not (tmp_path / "x.svg").exists()
+
+
+def test_the_page_of_a_run_has_its_findings_and_the_lines_that_cost_most(
+    dgw: Dgw, engine: Engine, tmp_path: Path
+) -> None:
+    dgw("compare", "-v", "naive,tiled,swizzled", "-s", "64x64x64")
+    dgw("report", "last", "-o", "x.html")
+    text = (tmp_path / "x.html").read_text()
+    assert "cuda/swizzled: conflict_ratio_ld is 0" in text
 
 
 def test_an_exported_run_is_imported_on_another_machine(

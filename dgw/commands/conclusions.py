@@ -1,0 +1,70 @@
+"""What recipes say of a stored run, in the form that its report shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from dgw.model import Finding, Record, Run, Variant
+
+if TYPE_CHECKING:
+    from dgw.model import Problem
+    from dgw.reports.html.page import Extras
+
+
+def extras(run: Run, variants: Mapping[str, Variant]) -> Extras:
+    """Findings by case and of the run, and the source lines that its figures by line point at."""
+    from dgw.recipes.diagnosis import diagnose
+    from dgw.reports.html.page import Extras
+
+    by_case = {r.case.key: diagnose(r, others=run.records, unknown=False) for r in run.records}
+    return Extras(by_case=by_case, of_run=of_run(run, variants), sources=quoted(run, variants))
+
+
+def of_run(run: Run, variants: Mapping[str, Variant]) -> tuple[Finding, ...]:
+    """The ladder and the claims of every problem, in order; the ladder only of cases that were timed."""
+    from dgw.commands.request import rank
+    from dgw.recipes import claims, ladder
+    from dgw.recipes.diagnosis import of
+
+    order = rank(variants)
+    groups: dict[tuple[Problem, str], list[Record]] = {}
+    for record in sorted(run.records, key=lambda r: order.get(r.case.variant, len(order))):
+        if record.case.problem.known:
+            groups.setdefault((record.case.problem, record.environment.device), []).append(record)
+    declared = {variant.id: variant.claims for variant in variants.values()}
+    found: list[Finding] = []
+    for records in groups.values():
+        rates = [rate for r in records if (rate := r.number("mma_sync_rate")) is not None]
+        device = of(records[0])
+        if any(r.number("time_cold") or r.number("time_hot") for r in records):
+            found += ladder.ladder(records, device, mma_rate=rates[0] if rates else None)
+        found += claims.check(records, declared, device)
+    return tuple(found)
+
+
+def quoted(run: Run, variants: Mapping[str, Variant]) -> dict[tuple[str, str], list[str]]:
+    """Lines of the source files that figures by line point at, by variant and file name.
+
+    Only of variants that are installed in the version that was measured; a line of another version would be another.
+    """
+    from dgw.reports.lines import PREFIX
+
+    found: dict[tuple[str, str], list[str]] = {}
+    for record in run.records:
+        variant = variants.get(record.case.variant)
+        if variant is None or variant.version != record.case.version:
+            continue
+        scopes = (m.scope for m in record.measurements if m.scope.startswith(PREFIX))
+        places = {scope.removeprefix(PREFIX).rpartition(":")[0] for scope in scopes}
+        for name in places:
+            if (variant.id, name) not in found:
+                found[variant.id, name] = _lines(variant, name)
+    return found
+
+
+def _lines(variant: Variant, name: str) -> list[str]:
+    for folder in (variant.root, *variant.includes):
+        for path in sorted(folder.rglob(name)) if name and folder.is_dir() else ():
+            return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return []

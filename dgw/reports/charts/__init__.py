@@ -1,0 +1,1 @@
+"""Pictures of stored records: pure functions from blocks to drawings, and drawings as SVG or PNG."""

@@ -1,0 +1,176 @@
+"""The page: everything is computed here and in its neighbours, the template only arranges it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dgw import __version__
+from dgw.model import Evidence, Finding, Run
+from dgw.reports.charts import svg
+from dgw.reports.charts.catalogue import KINDS
+from dgw.reports.charts.drawing import Chart
+from dgw.reports.charts.palette import DARK, LIGHT
+from dgw.reports.html import cases, details, provenance, summary
+from dgw.reports.notes import SECTIONS
+from dgw.reports.tables import Block, problem_text
+from dgw.reports.units import UNIT_STYLE, count, percent, show, significant
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+HERE = Path(__file__).parent
+OPEN = 3
+"""With more problems than this they are folded, and opened one by one."""
+WIDEST = 16
+"""Columns of a card; a block with more cases is shown by the table of cases and their details alone."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A chart and its SVG, under an id of its own."""
+
+    identity: str
+    chart: Chart
+    picture: str
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What others conclude or draw: findings by case key and of the run, source files, more charts."""
+
+    by_case: Mapping[str, Sequence[Finding]] = field(default_factory=dict)
+    of_run: Sequence[Finding] = ()
+    sources: details.Sources = field(default_factory=dict)
+    charts: Sequence[Chart] = ()
+
+
+def render(run: Run, blocks: Sequence[Block], extras: Extras | None = None) -> str:
+    """The run as an HTML document that needs no network and no other file."""
+    extras = extras or Extras()
+    numbers = itertools.count(1)
+    whole = [_drawn(chart, numbers) for kind in KINDS.values() if kind.whole for chart in kind.draw(blocks)]
+    problems = [_problem(number, block, extras, numbers) for number, block in enumerate(blocks)]
+    drawn = {one.chart.key for one in (*whole, *(d for p in problems for d in p["charts"]))}
+    heads, environment = provenance.environments(run.records)
+    return document(
+        "report.html.j2",
+        title=summary.title(blocks), facts=summary.facts(run, blocks), tiles=summary.tiles(blocks),
+        cases=cases.build(blocks), whole=[*whole, *(_drawn(chart, numbers) for chart in extras.charts)],
+        problems=problems, folded=len(blocks) > OPEN, lead=_lead(blocks, extras), of_run=extras.of_run,
+        missing=[(kind.title, kind.needs) for key, kind in KINDS.items() if key not in drawn],
+        environment_heads=heads, environment=environment, protocols=provenance.protocols(run.records),
+    )  # fmt: skip
+
+
+def document(name: str, **content: Any) -> str:
+    """A template filled in, with the style and the script that its content security policy allows and nothing else."""
+    style, script = _style(), (HERE / "page.js").read_text(encoding="utf-8")
+    return _template(name).render(
+        **content, version=__version__, style=style, script=script, style_hash=_hash(style), script_hash=_hash(script)
+    )
+
+
+@cache
+def _template(name: str) -> Template:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    loader = FileSystemLoader(HERE)
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["evidence"] = evidence_text
+    environment.filters["share"] = percent
+    environment.filters["kind"] = claim_kind
+    return environment.get_template(name)
+
+
+def evidence_text(one: Evidence) -> str:
+    """The value of an observation, and what it was held against."""
+    from dgw.workbench.metrics import METRICS
+
+    unit = METRICS[one.metric].unit if one.metric in METRICS else ""
+    style = UNIT_STYLE.get(unit, "")
+
+    def text(value: float | int | str | None) -> str:
+        if style or not isinstance(value, int | float):
+            return show(value, style or "text")
+        return count(value) if float(value).is_integer() else significant(value)
+
+    return text(one.value) + (f" (threshold {text(one.threshold)})" if one.threshold is not None else "")
+
+
+def claim_kind(verdict: str) -> str:
+    """The class of a claim's verdict: `held`, `failed` or nothing."""
+    return "held" if verdict.startswith("held") else "failed" if verdict.startswith("did not hold") else ""
+
+
+@cache
+def _style() -> str:
+    light, dark = svg.variables(LIGHT), svg.variables(DARK)
+    night = f'@media(prefers-color-scheme:dark){{:root:not([data-theme="light"]){{color-scheme:dark;{dark}}}}}'
+    chosen = f':root[data-theme="dark"]{{color-scheme:dark;{dark}}}'
+    text = (HERE / "page.css").read_text(encoding="utf-8")
+    paper = f"@media print{{:root,:root[data-theme]{{color-scheme:light;{light}}}}}"
+    return f":root{{color-scheme:light;{light}}}{night}{chosen}{paper}{svg.rules()}\n{text}"
+
+
+def _hash(text: str) -> str:
+    """The source expression that allows exactly this inline text."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _drawn(chart: Chart, numbers: itertools.count[int]) -> Drawn:
+    identity = f"chart-{next(numbers)}"
+    return Drawn(identity, chart, svg.inline(chart, identity))
+
+
+def _problem(number: int, block: Block, extras: Extras, numbers: itertools.count[int]) -> dict[str, Any]:
+    drawn = [_drawn(chart, numbers) for kind in KINDS.values() if kind.each for chart in kind.draw([block])]
+    anchors = [cases.anchor(number, column) for column in range(len(block.columns))]
+    return {
+        "id": f"problem-{number + 1}",
+        "title": problem_text(block.problem),
+        "machine": block.machine,
+        "heads": [(column.title, link) for column, link in zip(block.columns, anchors, strict=True)],
+        "groups": _groups(block) if len(block.columns) <= WIDEST else [],
+        "notes": [(heading, sentences) for heading, make in SECTIONS if (sentences := make(block))],
+        "charts": drawn,
+        "details": [
+            details.build(link, c.title, c.record, extras.sources, extras.by_case.get(c.record.case.key, ()))
+            for c, link in zip(block.columns, anchors, strict=True)
+        ],
+    }
+
+
+def _groups(block: Block) -> list[tuple[str, list[tuple[str, list[str], bool]]]]:
+    """Lines of the card by group: (label, texts, whether it is the interval of the line above)."""
+    groups: dict[str, list[tuple[str, list[str], bool]]] = {}
+    for line in block.lines:
+        every = range(len(block.columns))
+        rows = groups.setdefault(line.group, [])
+        rows.append((line.heading.strip(), [line.text(column) for column in every], False))
+        if line.has_interval:
+            rows.append(("95 % interval", [line.interval(column) for column in every], True))
+    return list(groups.items())
+
+
+MOST_LEADING = 12
+
+
+def _lead(blocks: Sequence[Block], extras: Extras) -> list[tuple[str, str, Finding]]:
+    """(case, anchor, finding): the first finding of each case, the costliest first, at most MOST_LEADING."""
+    found = []
+    for number, column, block, record in cases.positions(blocks):
+        told = [f for f in extras.by_case.get(record.case.key, ()) if not f.verdict.startswith("cannot tell")]
+        if told:
+            many = len(blocks) > 1
+            name = block.columns[column].title + (f" {block.problem.shape}" if many else "")
+            found.append((name, cases.anchor(number, column), told[0]))
+    return sorted(found, key=lambda item: -(item[2].cost or 0.0))[:MOST_LEADING]

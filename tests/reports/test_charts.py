@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import itertools
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from dgw.model import Case, Measurement, Record, gemm
+from dgw.reports.charts import drawing, png, svg
+from dgw.reports.charts.catalogue import KINDS, available, picture
+from dgw.reports.charts.drawing import Chart, Rect, Text
+from dgw.reports.charts.palette import DARK, LIGHT, SERIES, contrast, series
+from dgw.reports.charts.roofs import roofs
+from dgw.reports.charts.scales import linear, logarithmic
+from dgw.reports.charts.timeline import GPU as GPU_PARTS
+from dgw.reports.tables import Block, build
+from dgw.toolchain.devices import device
+from tests.reports.samples import LAPTOP, counted, full_record
+
+HOSTILE = "</text><script>alert('x')</script>&\""
+
+
+def rich(name: str = "swizzled", k: int = 4096, seconds: float = 2e-3) -> Record:
+    """A record with a figure for every chart."""
+    more = [
+        counted("dram_read_bytes", 120e6, "B"), counted("dram_write_bytes", 28e6, "B"), counted("l2_sectors", 3e7),
+        counted("l2_hit_rate", 0.75, "ratio"), counted("conflict_ratio_hw_ld", 0.001, "ratio"),
+        counted("compulsory_bytes", 100e6, "B"), counted("bound_time", 1.3e-4, "s"),
+        counted("occ_limit_registers", 2, "block"), counted("occ_limit_shared_mem", 5, "block"),
+        counted("occ_limit_warps", 8, "block"), counted("occ_limit_blocks", 32, "block"),
+        counted("range_time", 3e-3, "s"), counted("api_time", 2e-3, "s"), counted("launch_api_time", 1e-3, "s"),
+        counted("timeline_kernels", 3, "count"), *(counted(metric, 1e-3, "s") for metric, _, _ in GPU_PARTS),
+    ]  # fmt: skip
+    plain = full_record(name, seconds)
+    case = Case(problem=gemm(4096, 4096, k), variant=plain.case.variant, config=plain.case.config)
+    return full_record(name, seconds, case=case, measurements=(*plain.measurements, *more))
+
+
+def blocks(names: tuple[str, ...] = ("naive", "tiled", "swizzled")) -> tuple[Block, ...]:
+    return build([rich(name, k, 1e-3 * (1 + i)) for k in (1024, 4096) for i, name in enumerate(names)])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_chart_is_drawn_from_stored_records_and_says_what_it_needs(name: str) -> None:
+    chart = picture(name, blocks())
+    assert chart is not None
+    assert chart.caption
+    assert all(len(row) == len(chart.head) for row in chart.rows)
+    assert any("swizzled" in row[0] for row in chart.rows)
+    assert KINDS[name].needs
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_chart_without_its_figures_is_not_drawn(name: str) -> None:
+    assert picture(name, build([full_record(measurements=(), environment=LAPTOP)])) is None
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_chart_is_well_formed_svg_that_is_told_to_a_screen_reader(name: str) -> None:
+    chart = picture(name, blocks((HOSTILE, "tiled")))
+    assert chart is not None
+    for text in (svg.standalone(chart), svg.inline(chart, "chart-1")):
+        root = ET.fromstring(text)
+        assert root.get("role") == "img"
+        titles = {element.get("id"): element.text for element in root if element.get("id")}
+        assert all(titles[identity] for identity in (root.get("aria-labelledby") or "").split())
+        assert "<script" not in text
+    assert HOSTILE in " ".join(row[0] for row in chart.rows)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_everything_of_a_chart_lies_inside_of_it(name: str) -> None:
+    chart = picture(name, blocks())
+    assert chart is not None
+    for shape in chart.drawing.shapes:
+        if isinstance(shape, Rect):
+            assert -0.5 <= shape.x <= shape.x + shape.width <= chart.drawing.width + 0.5
+            assert -0.5 <= shape.y <= shape.y + shape.height <= chart.drawing.height + 0.5
+        elif isinstance(shape, Text):
+            assert 0 <= shape.x <= chart.drawing.width
+            assert 0 <= shape.y <= chart.drawing.height
+
+
+def test_a_chart_as_png_is_a_picture_of_twice_its_size() -> None:
+    chart = picture("times", blocks())
+    assert chart is not None
+    data = png.render(chart)
+    assert data.startswith(b"\x89PNG")
+    assert int.from_bytes(data[16:20]) == 2 * chart.drawing.width
+
+
+def test_charts_of_several_problems_stand_below_each_other_in_one_picture() -> None:
+    both = picture("stalls", blocks())
+    one = picture("stalls", blocks()[:1])
+    assert both is not None
+    assert one is not None
+    assert both.drawing.height > 2 * one.drawing.height
+    assert len(both.rows) == 2 * len(one.rows)
+
+
+def test_only_charts_with_figures_are_available() -> None:
+    assert available(blocks()) == list(KINDS)
+    assert "timeline" not in available(build([full_record()]))
+
+
+def test_the_bars_of_stalls_fill_the_width_and_issuing_is_among_them() -> None:
+    chart = picture("stalls", build([rich()]))
+    assert chart is not None
+    assert chart.head[1] == "issuing"
+    bars = [shape for shape in chart.drawing.shapes if isinstance(shape, Rect) and shape.title]
+    assert sum(bar.width + 1 for bar in bars) == pytest.approx(bars[-1].x + bars[-1].width - bars[0].x + 1)
+
+
+def test_the_limit_of_occupancy_is_the_shortest_bar_and_is_marked() -> None:
+    chart = picture("occupancy", build([rich()]))
+    assert chart is not None
+    marked = [shape.title for shape in chart.drawing.shapes if isinstance(shape, Rect) and shape.role == "ink"]
+    assert marked == ["cuda/swizzled: registers allow 2 blocks an SM: the limit"]
+
+
+def test_roofs_name_their_sources_and_a_rate_of_the_run_goes_before_the_table() -> None:
+    h200 = device("h200")
+    table = {roof.name: roof for roof in roofs([rich()], h200)}
+    assert table["DRAM"].value == h200.dram_bytes_per_s
+    assert table["mma.sync f16"].source == "device table: measured on h200"
+    here = Measurement(metric="mma_sync_rate", value=6.1e14, unit="FLOP/s", collector="timing")
+    record = rich()
+    run = {roof.name: roof for roof in roofs([full_record(measurements=(*record.measurements, here))], h200)}
+    assert (run["mma.sync f16"].value, run["mma.sync f16"].source) == (6.1e14, "measured in this run")
+    assert all(roof.source for roof in table.values())
+
+
+def test_cases_of_several_devices_have_no_roofs_and_the_roofline_says_so() -> None:
+    other = full_record("tiled", environment=LAPTOP.__class__(device="a100", arch="sm_80", engine="gpu"))
+    chart = picture("roofline", build([rich(), other]))
+    assert chart is not None
+    assert "No roofs" in chart.caption
+
+
+def test_more_cases_than_fit_are_left_to_the_table_and_the_caption_counts_them() -> None:
+    names = tuple(f"kernel{i}" for i in range(40))
+    chart = picture("stalls", build([rich(name) for name in names]))
+    assert chart is not None
+    assert "16 of 40 cases are not drawn." in chart.caption
+
+
+@pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
+def test_text_and_marks_stand_out_from_the_background(colours: dict[str, str]) -> None:
+    for ground in ("paper", "raised"):
+        for text in ("ink", "muted", "accent", "good", "bad"):
+            assert contrast(colours[text], colours[ground]) >= 4.5, (text, ground)
+    for mark in ("line", *map(series, range(SERIES))):
+        assert contrast(colours[mark], colours["paper"]) >= 3.0, mark
+    assert LIGHT.keys() == DARK.keys()
+
+
+def test_long_names_are_cut_in_the_middle_where_they_differ_least() -> None:
+    cut = drawing.shortened("cuda/tiled BM=128,BN=256,BK=64,STAGES=4", 100)
+    assert cut.startswith("cuda")
+    assert cut.endswith("=4")
+    assert len(cut) * drawing.CHARACTER <= 100
+
+
+@pytest.mark.parametrize("low", [3e-9, 0.07, 1.0, 12345.0])
+@pytest.mark.parametrize("span", [1.5, 40.0, 1e7])
+def test_ticks_lie_inside_and_ascend(low: float, span: float) -> None:
+    for scale in (logarithmic([low, low * span], 0, 100), linear([low * span], 0, 100)):
+        ticks = scale.ticks()
+        assert ticks
+        assert all(scale.low <= tick <= scale.high * (1 + 1e-9) for tick in ticks)
+        assert all(a < b for a, b in itertools.pairwise(ticks))
+        assert all(-1e-6 <= scale.at(tick) <= 100 + 1e-6 for tick in ticks)
+
+
+def test_a_picture_is_a_chart_of_its_own_kind() -> None:
+    assert all(isinstance(found, Chart) and found.key == name for name in KINDS if (found := picture(name, blocks())))
