@@ -1,0 +1,64 @@
+// persistent: the fused-epilogue kernel with as many CTAs as there are SMs. Each computes one tile of D after the other, in
+// an order that keeps rows of A and columns of B in L2.
+//
+// The producer does not stop where a tile ends: while the consumers finish and store one, the ring fills with the next. So
+// the position in the ring, slot and parity, is carried from tile to tile. The CTAs of a cluster take neighbouring tiles:
+// those in one row of tiles need the same A, those in one column the same B, and each loads a part for all of them.
+#include "dgw/direct_output.cuh"
+#include "dgw/staged_output.cuh"
+#include "dgw/tile_order.cuh"
+#include "dgw/wgmma_ring.cuh"
+
+using namespace dgw;
+
+constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
+using Output = StagedOutput<BN>;
+
+extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
+    persistent(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
+               const __grid_constant__ TensorMap map_d, const char* c, char* d, const char* bias, const char* residual,
+               const float* scale, int m, int n, int k, i64 ldc, i64 ldd, i64 ldr, float alpha, float beta,
+               float zero_point) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    const int clusters_m = (m + BM * CLUSTER_M - 1) / (BM * CLUSTER_M);
+    const int clusters_n = (n + BN * CLUSTER_N - 1) / (BN * CLUSTER_N);
+    const int tiles_k = (k + DEPTH - 1) / DEPTH;
+    const u32 tiles = u32(clusters_m) * u32(clusters_n), rank = CLUSTER > 1 ? cluster_rank() : 0;
+    const auto place = [&](u32 index) {
+        const TilePlace tile = grouped_tile<(GROUP_M + CLUSTER_M - 1) / CLUSTER_M>(index, clusters_m, clusters_n);
+        return TilePlace{(tile.m * CLUSTER_M + int(rank % CLUSTER_M)) * BM,
+                         (tile.n * CLUSTER_N + int(rank / CLUSTER_M)) * BN};
+    };
+    Ring ring(shared_offset(shared), rank);
+    ring.open(map_a, map_b);
+
+    if (ring.is_producer()) {
+        ring.shrink();
+        if (ring.is_issuer()) {
+            for (u32 index = blockIdx.x / CLUSTER; index < tiles; index += gridDim.x / CLUSTER) {
+                const TilePlace tile = place(index);
+                for (int i = 0; i < tiles_k; ++i) ring.fetch(map_a, map_b, tile.m, tile.n, i * DEPTH);
+            }
+            ring.drain();
+        }
+    } else {
+        ring.grow();
+        const Epilogue epilogue = {c, bias, residual, scale, d, m, n, ldc, ldd, ldr, alpha, beta, zero_point};
+        const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+        const Output output = {epilogue, map_d, shared_offset(shared) + Ring::BYTES + warp * Output::BYTES};
+        for (u32 index = blockIdx.x / CLUSTER; index < tiles; index += gridDim.x / CLUSTER) {
+            const TilePlace tile = place(index);
+            float sums[Ring::TILES_M][Ring::TILES_N][4];
+            ring.multiply(sums, tiles_k);
+#pragma unroll
+            for (int i = 0; i < Ring::TILES_M; ++i) {
+                const int row = tile.m + ring.first_row() + i * 64 + int(warp % 4) * 16;
+                if constexpr (STAGED)
+                    output.store(sums[i], row, tile.n, lane);
+                else
+                    store_directly<BN>(epilogue, sums[i], row, tile.n, lane);
+            }
+        }
+        if (STAGED && lane == 0) wait_for_sources<0>();
+    }
+}
