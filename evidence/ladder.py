@@ -1,151 +1,155 @@
-"""The ladder on a GPU: each rung against the one before and cuBLAS, its claims, the fused epilogue, ragged shapes."""
+"""The ladder on a GPU: each rung against the one before and cuBLAS, its claims, single figures, the fused epilogue."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from topic import Done, Topic, of, outcomes, thin, verdicts
+from parts import measure, ratio
+from topic import Done, Topic, of, thin
 
 from dgw.model import Finding, Record, Run
 
-CUDA = ("naive", "tiled", "swizzled", "double-buffered", "tensor-core", "fused-epilogue", "persistent")
 FUSED = ("--bias", "--activation", "gelu", "--quantise", "row", "--out", "s8")
 KEPT = (
     "time_cold", "time_hot", "tflops", "ratio_to_cublas", "ratio_to_unfused", "ratio_to_torch-compile",
-    "share_of_mma_rate", "mma_sync_rate", "dram_bytes", "conflict_ratio_ld", "conflict_ratio_st", "tensor_pipe_util",
-    "fma_pipe_util", "stall_long_scoreboard", "registers_per_thread", "spill_store_bytes", "spill_load_bytes",
-    "achieved_occupancy", "energy", "power", "sm_clock",
+    "ratio_to_tensor-core", "share_of_mma_rate", "mma_sync_rate", "dram_bytes", "conflict_ratio_ld",
+    "conflict_ratio_st", "tensor_pipe_util", "fma_pipe_util", "stall_long_scoreboard", "registers_per_thread",
+    "shared_mem_per_block", "spill_store_bytes", "spill_load_bytes", "achieved_occupancy", "energy", "power",
+    "sm_clock",
 )  # fmt: skip
+LARGE, SHORT, EPILOGUE = "4096x4096x4096", "4096x4096x1024", "8192x1024x1024"
 
 
-def findings(done: Done) -> list[Finding]:
-    """What `dgw compare --json` concluded."""
-    return msgspec.convert(json.loads(done.out).get("findings", []), type=list[Finding])
+def findings(done: Done, recipe: str) -> list[Finding]:
+    """What `dgw compare --json` concluded by this recipe."""
+    found = msgspec.convert(json.loads(done.out).get("findings", []), type=list[Finding])
+    return [finding for finding in found if finding.recipe == recipe]
 
 
-def rungs(topic: Topic, dtype: str, shape: str) -> tuple[Run, list[Finding]]:
-    """The CUDA ladder on one shape: speed-ups and claims."""
-    done = topic.dgw("compare", "--family", "cuda", "--shape", shape, "--dtype", dtype, "--against", "cublas", "--json")
-    run, found = done.run, findings(done)
-    where = f"{shape} {dtype}"
-    for finding in (f for f in found if f.recipe == "ladder"):
-        for evidence in finding.evidence:
-            if evidence.metric == "speedup_over_previous" and isinstance(evidence.value, float):
-                variant = finding.verdict.partition(":")[0]
-                topic.show(f"{where}: {variant} against the rung before, speed-up", evidence.value, "ratio", ">=", 0.95)
-    claims = [f for f in found if f.recipe == "claims"]
-    held = [f for f in claims if f.verdict.startswith("held")]
-    topic.show(f"{where}: claims of stages that held", len(held), "", "==", len(claims))
-    top = of(run, "tensor-core")
-    topic.show(f"{where}: tensor-core against cuBLAS", top.number("ratio_to_cublas"), "ratio", ">=", 0.55)
+def claims(topic: Topic, where: str, done: Done) -> list[Finding]:
+    """A row for all claims that stages make of their counters."""
+    made = findings(done, "claims")
+    held = [finding for finding in made if finding.verdict.startswith("held")]
+    for finding in made:
+        if finding not in held:
+            sys.stderr.write(f"  {finding.verdict}\n")
+    topic.show(f"{where}: claims of stages that held", len(held), "", "==", max(len(made), 1))
+    return made
+
+
+def rungs(topic: Topic, dtype: str) -> dict[str, Any]:
+    """The CUDA ladder at 4096^3: speed-ups and claims."""
+    done = topic.dgw("compare", "--family", "cuda", "--shape", LARGE, "--dtype", dtype, "--against", "cublas", "--json")
+    where = f"{LARGE} {dtype}"
+    for finding in findings(done, "ladder"):
+        variant = finding.verdict.partition(":")[0]
+        known = {evidence.metric: evidence for evidence in finding.evidence}
+        before, baseline = known["speedup_over_previous"], known["ratio_to_baseline"]
+        if not before.why.startswith("the first rung"):
+            topic.show(f"{where}: {variant} against the rung before, speed-up", number(before.value), "x", ">=", 0.95)
+        topic.show(f"{where}: {variant} against cuBLAS", number(baseline.value), "ratio", ">", 0.0)
+    top = of(done.run, "tensor-core")
+    ratio(topic, f"{where}: tensor-core against cuBLAS", top.get("ratio_to_cublas"), 0.55)
     topic.show(f"{where}: tensor-core of the mma.sync rate", top.number("share_of_mma_rate"), "ratio", ">=", 0.75)
-    return run, claims
+    made = claims(topic, where, done)
+    spills(topic, where, done.run)
+    return {"run": thin(done.run, KEPT), "claims": made}
 
 
-def against(first: Record, second: Record) -> float | None:
-    """Cold time of the second over that of the first: above 1, the first is faster."""
-    mine, other = first.number("time_cold"), second.number("time_cold")
-    return None if not mine or not other else other / mine
+def number(value: float | int | str | None) -> float | None:
+    """The value where it is a number."""
+    return float(value) if isinstance(value, int | float) else None
 
 
-def pairs(topic: Topic) -> list[Run]:
-    """Single figures: persistent, f32 SIMT, Triton."""
-    beside = ("--variant", "cuda/tensor-core,cuda/persistent", "--counters", "none")
-    short = topic.dgw(
-        "profile", *beside, "--shape", "4096x4096x4096,4096x4096x1024", "--against", "cublas", "--json"
-    ).run
-    for shape, bar in (("4096x4096x4096", 1.0), ("4096x4096x1024", 1.05)):
-        records = [r for r in short.records if r.case.problem.shape == shape]
-        found = {r.case.variant: r for r in records}
-        ratio = against(found["cuda/persistent"], found["cuda/tensor-core"])
-        topic.show(f"persistent against tensor-core at {shape}", ratio, "ratio", ">=", bar)
-    best = max((r.number("ratio_to_cublas") or 0.0 for r in short.records), default=0.0)
-    topic.show("persistent or tensor-core against cuBLAS, best of both shapes (aim)", best, "ratio", ">=", 0.60)
-    simt = topic.dgw(
-        "profile", "--variant", "cuda/double-buffered", "--shape", "4096x4096x4096", "--dtype", "f32", "--against",
-        "cublas", "--counters", "none", "--json",
+def spills(topic: Topic, where: str, run: Run) -> None:
+    """Spills of the default configs."""
+    own = [record for record in run.records if record.case.variant.startswith("cuda/")]
+    known = [r.number(metric) for r in own for metric in ("spill_store_bytes", "spill_load_bytes")]
+    total = None if None in known else sum(value or 0 for value in known)
+    topic.show(f"{where}: bytes spilled by default configs", total, "B", "==", 0)
+
+
+def persistent(topic: Topic) -> dict[str, Any]:
+    """persistent against tensor-core, interleaved, where k is long and where it is short."""
+    run = topic.dgw(
+        "profile", "--variant", "cuda/persistent", "--shape", f"{LARGE},{SHORT}", "--against",
+        "cuda/tensor-core,cublas", "--counters", "none", "--json",
     ).run  # fmt: skip
-    ratio = of(simt, "double-buffered").number("ratio_to_cublas")
-    topic.show("f32 double-buffered at 4096^3 nn against cuBLAS", ratio, "ratio", ">=", 0.75)
-    triton = topic.dgw(
-        "profile", "--variant", "triton/persistent", "--shape", "4096x4096x4096,8192x8192x8192", "--against", "cublas",
+    for shape, bar in ((LARGE, 1.0), (SHORT, 1.05)):
+        found = at(run, shape, "cuda/persistent").get("ratio_to_tensor-core")
+        ratio(topic, f"persistent against tensor-core at {shape}", found, bar)
+    best = max((r.number("ratio_to_cublas") or 0.0 for r in run.records), default=0.0)
+    topic.show("persistent or tensor-core against cuBLAS, best of both shapes (aim)", best, "ratio", ">=", 0.60)
+    return {"run": thin(run, KEPT)}
+
+
+def simt(topic: Topic) -> dict[str, Any]:
+    """f32 on the FMA pipe."""
+    run = topic.dgw(
+        "profile", "--variant", "cuda/double-buffered", "--shape", LARGE, "--dtype", "f32", "--against", "cublas",
         "--counters", "none", "--json",
     ).run  # fmt: skip
-    for record in (r for r in triton.records if r.case.variant == "triton/persistent"):
-        ratio = record.number("ratio_to_cublas")
-        topic.show(f"Triton persistent against cuBLAS at {record.case.problem.shape}", ratio, "ratio", ">=", 0.95)
-    return [short, simt, triton]
+    found = of(run, "double-buffered").get("ratio_to_cublas")
+    ratio(topic, "f32 double-buffered at 4096^3 nn against cuBLAS", found, 0.75)
+    return {"run": thin(run, KEPT)}
 
 
-def fused(topic: Topic) -> Run:
+def triton(topic: Topic) -> dict[str, Any]:
+    """Triton's persistent kernel."""
+    shapes = (LARGE, "8192x8192x8192")
+    run = topic.dgw(
+        "profile", "--variant", "triton/persistent", "--shape", ",".join(shapes), "--against", "cublas", "--counters",
+        "none", "--json",
+    ).run  # fmt: skip
+    for shape in shapes:
+        found = at(run, shape, "triton/persistent").get("ratio_to_cublas")
+        ratio(topic, f"Triton persistent against cuBLAS at {shape}", found, 0.95)
+    return {"run": thin(run, KEPT)}
+
+
+def at(run: Run, shape: str, variant: str) -> Record:
+    """The record of a variant at a shape."""
+    return next(r for r in run.records if (r.case.problem.shape, r.case.variant) == (shape, variant))
+
+
+def fused(topic: Topic, shape: str, bar: float) -> dict[str, Any]:
     """One kernel against the sequence of torch operations and against torch.compile, with the bytes of each."""
     done = topic.dgw(
-        "profile", "--variant", "cuda/fused-epilogue", "--shape", "4096x4096x4096,8192x1024x1024", *FUSED, "--against",
-        "unfused,torch-compile", "--counters", "quick", "--json", limit_s=240,
+        "compare", "--variant", "cuda/fused-epilogue", "--shape", shape, *FUSED, "--against", "unfused,torch-compile",
+        "--counters", "quick", "--json", limit_s=240,
     )  # fmt: skip
-    run = done.run
-    for shape, bar in (("4096x4096x4096", 1.0), ("8192x1024x1024", 1.4)):
-        found = {r.case.variant: r for r in run.records if r.case.problem.shape == shape}
-        own, unfused = found["cuda/fused-epilogue"], found.get("baselines/unfused")
-        what = f"bias + GELU + per-row s8 at {shape}: fused"
-        topic.show(f"{what} against the unfused sequence", own.number("ratio_to_unfused"), "ratio", ">=", bar)
-        topic.show(f"{what} against torch.compile", own.number("ratio_to_torch-compile"), "ratio", ">=", 1.0)
-        mine, theirs = own.number("dram_bytes"), unfused.number("dram_bytes") if unfused else None
-        share = mine / theirs if mine and theirs else None
-        topic.show(f"{what}, DRAM bytes of the unfused sequence's", share, "ratio", "<=", 1.0)
-    return run
+    run, what = done.run, f"bias + GELU + per-row s8 at {shape}: fused"
+    own = at(run, shape, "cuda/fused-epilogue")
+    topic.show(f"{what}, elements of D that were compared", own.check.compared if own.check else 0, "", ">", 0)
+    ratio(topic, f"{what} against the unfused sequence", own.get("ratio_to_unfused"), bar)
+    ratio(topic, f"{what} against torch.compile", own.get("ratio_to_torch-compile"), 1.0)
+    mine = own.number("dram_bytes")
+    for other, name in (("baselines/unfused", "the unfused sequence"), ("baselines/torch-compile", "torch.compile")):
+        theirs = at(run, shape, other).number("dram_bytes")
+        topic.show(f"{what}, its DRAM bytes of those of {name}", mine / theirs if mine and theirs else None, "ratio",
+                   "<" if other.endswith("unfused") else "<=", 1.0)  # fmt: skip
+    return {"run": thin(run, KEPT), "claims": claims(topic, what, done)}
 
 
-def correct(topic: Topic) -> dict[str, Any]:
-    """The ragged suite for every stage, dtype and layout."""
-    done = topic.dgw(
-        "check", "--family", "cuda", "--suite", "ragged", "--dtype", "f16,bf16,f32,tf32", "--layout", "nn,nt,tn,tt",
-        "--no-store", "--json", limit_s=420,
-    )  # fmt: skip
-    run = done.run
-    asked = len(run.records) - outcomes(run.records).get("refused", 0)
-    passed = outcomes(run.records).get("ok", 0)
-    topic.show("ragged suite: cases that ran (stage x dtype x layout x shape)", asked, "", ">=", 10000)
-    topic.show("ragged suite: cases that passed", passed, "", "==", asked)
-    return verdicts(run)
+def first(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Runs of one part as one, for tables; the claims of all."""
+    runs = [part["run"] for part in parts]
+    whole = msgspec.structs.replace(runs[0], records=tuple(record for run in runs for record in run.records))
+    return {"run": whole, "claims": [claim for part in parts for claim in part.get("claims", ())]}
 
 
-def sanitized(topic: Topic) -> Run:
-    """Every stage under the four tools."""
-    done = topic.dgw(
-        "check", "--family", "cuda", "--shape", "127x255x96,256x256x128", "--sanitize",
-        "memcheck,racecheck,initcheck,synccheck", "--no-store", "--json",
-    )  # fmt: skip
-    run = done.run
-    for tool in ("memcheck", "racecheck", "initcheck", "synccheck"):
-        clean = sum(record.number(f"{tool}_errors") == 0 for record in run.records)
-        topic.show(f"{tool}: cases without a finding", clean, "", "==", len(run.records))
-    return run
-
-
-def spills(topic: Topic, runs: Sequence[Run]) -> None:
-    """Spills of the default configs."""
-    own = [r for run in runs for r in run.records if r.case.variant.startswith("cuda/")]
-    spilled = sum((r.number("spill_store_bytes") or 0) + (r.number("spill_load_bytes") or 0) for r in own)
-    topic.show("bytes spilled by default configs", spilled, "B", "==", 0)
-
-
-def main() -> None:
-    """Measure, compute every verdict, write the file."""
-    topic = Topic("ladder")
-    half, claims = rungs(topic, "f16", "4096x4096x4096")
-    brain, more = rungs(topic, "bf16", "4096x4096x4096")
-    singles = pairs(topic)
-    epilogue = fused(topic)
-    clean = sanitized(topic)
-    spills(topic, [half, brain, *singles, epilogue])
-    checks = correct(topic)
-    rest = {f"run{number}": thin(run, KEPT) for number, run in enumerate([brain, *singles, epilogue, clean])}
-    topic.write(thin(half, KEPT), claims=[*claims, *more], checks=checks, **rest)
+PARTS = {
+    "rungs": lambda topic: first([rungs(topic, "f16"), rungs(topic, "bf16")]),
+    "persistent": persistent,
+    "simt": simt,
+    "triton": triton,
+    "fused": lambda topic: first([fused(topic, EPILOGUE, 1.4), fused(topic, LARGE, 1.0)]),
+}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(measure("ladder", PARTS))

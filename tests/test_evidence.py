@@ -1,69 +1,121 @@
-"""The verdicts of the evidence scripts, drawn from records made here: what would not hold must say so."""
+"""The scripts that measure on a GPU machine: what their parts leave in the file, whatever happens to one of them."""
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
+import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
-from dgw.model import Case, Measurement, Record, Run, gemm
+from dgw.model import Measurement, Run
+from tests.reports.samples import full_record
 
-FOLDER = Path(__file__).resolve().parents[1] / "evidence"
+ROOT = Path(__file__).resolve().parents[1]
+RUN = Run(id="r", created="2026-01-01", command=("dgw",), version="0", records=(full_record(),))
 
 
 @pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch):
-    """Loads an evidence script by name."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-
-    def load(name: str) -> ModuleType:
-        spec = importlib.util.spec_from_file_location(name.replace("-", "_"), FOLDER / f"{name}.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module
-        spec.loader.exec_module(module)
-        return module
-
-    return load
+def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    monkeypatch.syspath_prepend(str(ROOT / "evidence"))
+    module = importlib.import_module("parts")
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    yield module
+    for name in ("parts", "topic"):
+        sys.modules.pop(name, None)
 
 
-def measured(values: dict[str, float], collector: str, tiers: dict[str, str] | None = None) -> tuple[Measurement, ...]:
-    return tuple(
-        Measurement(metric=name, value=value, collector=collector, protocol="p", tier=(tiers or {}).get(name, "exact"))
-        for name, value in values.items()
-    )
+def good(topic: Any) -> dict[str, Any]:
+    topic.show("fast enough", 2.0, "s", "<=", 3.0)
+    return {"run": RUN}
 
 
-def record(*measurements: Measurement, variant: str = "cuda/naive") -> Record:
-    return Record(case=Case(problem=gemm(512, 512, 512), variant=variant), outcome="ok", measurements=measurements)
+def breaks(topic: Any) -> dict[str, Any]:
+    topic.show("first half", 1, "", "==", 1)
+    raise LookupError("no such record")
 
 
-def run(*records: Record) -> Run:
-    return Run(id="r", created="2026-01-01", command=("dgw",), version="0", records=records)
+def content(folder: Path) -> Any:
+    return json.loads((folder / "docs" / "h200" / "topic.json").read_text())
 
 
-EXACT = {"mma_inst": 0, "global_sectors_ld": 64, "global_sectors_st": 8, "global_requests_st": 2,
-         "smem_wavefronts_actual": 0}  # fmt: skip
+def test_a_part_that_breaks_loses_neither_its_rows_nor_the_others(parts: ModuleType, tmp_path: Path) -> None:
+    assert parts.measure("topic", {"a": breaks, "b": good, "c": good}, ["a", "b"]) == 0
+    found = content(tmp_path)
+    assert [(row["part"], row["holds"]) for row in found["shows"]] == [("a", True), ("a", False), ("b", True)]
+    assert "no such record" in found["shows"][1]["value"]
+    assert (found["run_of"], found["run"]["id"], list(found["parts"])) == ("b", "r", ["a", "b"])
 
 
-def test_only_exact_counters_are_compared_with_ncu_and_the_others_are_named(script) -> None:
-    module = script("emulator-vs-ncu")
-    here = measured({**EXACT, "tensor_inst": 0}, "emulator", {"tensor_inst": "ptx-level"})
-    row = module.compare(record(*measured({**EXACT, "tensor_inst": 16384}, "ncu")), record(*here))
-    assert (row["compared"], row["differing"], row["missing"]) == (5, {}, [])
-    assert row["not_exact"] == {"tensor_inst": [16384, 0]}
+def test_a_part_measured_later_takes_its_own_place_and_keeps_the_others(parts: ModuleType, tmp_path: Path) -> None:
+    all_parts = {"a": good, "b": good}
+    parts.measure("topic", all_parts, ["b"])
+    parts.measure("topic", all_parts, ["a"])
+    parts.measure("topic", {"a": good, "b": breaks}, ["b"])
+    found = content(tmp_path)
+    assert [(row["part"], row["holds"]) for row in found["shows"]] == [("a", True), ("b", True), ("b", False)]
+    assert found["run_of"] == "a"
+    assert found["measured"]["gpu"] == "h200"
 
 
-def test_an_exact_counter_that_differs_or_is_missing_fails_its_claim(script) -> None:
-    module = script("emulator-vs-ncu")
-    topic = module.Topic("t")
-    there = {**EXACT, "global_sectors_ld": 65}
-    del there["global_requests_st"]
-    module.judge(topic, run(record(*measured(there, "ncu"))), run(record(*measured(EXACT, "emulator"))))
-    values = {show["claim"]: (show["value"], show["holds"]) for show in topic.shows}
-    assert values["of them those that differ from ncu's"] == (1, False)
-    assert values["counters that ought to be exact for every case and are not"] == ("global_requests_st", False)
+def test_a_part_that_does_not_exist_is_said_with_those_that_do(
+    parts: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert parts.measure("topic", {"a": good}, ["z"]) == 2
+    assert "try: a" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "holds"), [(0.96, 0.95, True), (0.951, 0.93, False), (0.94, 0.94, False), (None, None, False)]
+)
+def test_a_ratio_holds_when_its_point_does_and_its_lower_end_nearly(
+    parts: ModuleType, value: float | None, low: float | None, holds: bool
+) -> None:
+    topic = parts.Topic("topic")
+    found = Measurement(metric="ratio_to_cublas", value=value, low=low, collector="timing")
+    parts.ratio(topic, "as fast", found, 0.95)
+    assert topic.shows[0]["holds"] is holds
+
+
+@pytest.mark.parametrize("name", ["ladder", "ladder-2"])
+def test_every_part_of_the_ladder_asks_only_for_what_the_commands_know(
+    parts: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Each part runs on one answer for every command; none may ask for an option that does not exist."""
+    import typer.main
+
+    from dgw.commands import check, compare, profile
+
+    module = importlib.import_module(name)
+    asked: list[tuple[str, ...]] = []
+
+    def dgw(topic: Any, *arguments: str, limit_s: float = 0.0) -> Any:
+        asked.append(arguments)
+        from topic import Done
+
+        return Done(0, json.dumps(msgspec_builtins(RUN)), "", 1.0)
+
+    monkeypatch.setattr(parts.Topic, "dgw", dgw)
+    known = {
+        command: {option for one in typer.main.get_command(module_.app).params for option in one.opts}
+        for command, module_ in (("check", check), ("compare", compare), ("profile", profile))
+    }
+    for part in module.PARTS.values():
+        try:
+            part(parts.Topic(name))
+        except parts.FAILURES:
+            continue
+    assert asked
+    for command, *options in asked:
+        assert {option for option in options if option.startswith("--")} <= known[command]
+    sys.modules.pop(name)
+
+
+def msgspec_builtins(run: Run) -> Any:
+    import msgspec
+
+    return {**msgspec.to_builtins(run), "findings": []}
