@@ -1,8 +1,9 @@
 """Rewrites the generated tables of README.md and docs/*.md from docs/h200/*.json: `make docs`.
 
 A table stands between `<!-- generated: TOPIC PART [SHAPE] -->` and `<!-- end -->`. PART is `shows` (each claim, its
-value and whether it holds), `run` (the card of the timed cases of a shape) or `rows` (the table that the evidence keeps
-beside its run; values are counted where there are several). No number in between is typed by hand.
+value and whether it holds), `run` (the card of the timed cases of a shape), `ladder` (the same cases, a row for each
+stage) or `rows` (the table that the evidence keeps beside its run; values are counted where there are several). No
+number in between is typed by hand.
 """
 
 from __future__ import annotations
@@ -10,19 +11,22 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from dgw.kernels.loader import load
 from dgw.model import Run
+from dgw.recipes.ladder import BASELINE, PREVIOUS, RATE, ladder
 from dgw.reports import gate_schema
 from dgw.reports.markdown import card, escape, table
-from dgw.reports.tables import build
+from dgw.reports.tables import Block, build
 from dgw.reports.units import UNIT_STYLE, show
 
 ROOT = Path(__file__).resolve().parents[1]
-MARKER = re.compile(r"(<!-- generated: (\S+) (shows|run|rows)(?: (\S+))? -->\n).*?(<!-- end -->)", re.DOTALL)
+MARKER = re.compile(r"(<!-- generated: (\S+) (shows|run|rows|ladder)(?: (\S+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def documents(root: Path = ROOT) -> list[Path]:
@@ -40,8 +44,11 @@ def _part(evidence: Path, links: str, topic: str, part: str, shape: str | None) 
     if not path.is_file():
         return f"Not measured yet: there is no `docs/h200/{topic}.json`. `make evidence TOPIC={topic}` writes it.\n"
     content = json.loads(path.read_text(encoding="utf-8"))
-    body = _run(content, shape) if part == "run" else {"shows": _shows, "rows": _rows}[part](content)
-    return f"{body}\n\n{_measured(content['measured'], f'{links}/{topic}.json')}\n"
+    if part in CARDS:
+        body = _run(content, shape, CARDS[part])
+    else:
+        body = {"shows": _shows, "rows": _rows}[part](content)
+    return f"{body}\n\n{_measured(content['measured'], f'{links}/{topic}.json')}{_other_days(content)}\n"
 
 
 def _measured(measured: dict[str, Any], link: str) -> str:
@@ -89,13 +96,57 @@ def _cell(name: str, value: Any) -> str:
     return _text(value, _heading(name)[1])
 
 
-def _run(content: dict[str, Any], shape: str | None) -> str:
+def _other_days(content: dict[str, Any]) -> str:
+    """Which parts of a topic were measured on another day than its last."""
+    days = {name: part["measured"].get("date", "") for name, part in content.get("parts", {}).items()}
+    other = {name: day for name, day in days.items() if day and day != content["measured"].get("date")}
+    return f" Measured on another day: {', '.join(f'{name} ({day})' for name, day in other.items())}." if other else ""
+
+
+def _run(content: dict[str, Any], shape: str | None, shown: Callable[[Block], str]) -> str:
+    """`shown` for every problem of the run that was timed, under its name."""
+    if not content["run"]:
+        return "Nothing of it was timed."
     run = msgspec.convert(content["run"], type=Run)
     timed = [r for r in run.records if r.number("time_cold") is not None or r.number("time_hot") is not None]
     blocks = build([record for record in timed if shape in (None, record.case.problem.shape)])
     if not blocks:
         return f"The run holds no timed case{f' of {shape}' if shape else ''}."
-    return "\n\n".join(f"{escape(block.title)}\n\n{card(block)}" for block in blocks)
+    return "\n\n".join(f"{escape(block.title)}\n\n{shown(block)}" for block in blocks)
+
+
+COLUMNS = (
+    ("time cold", "time_cold", "seconds"),
+    ("rate", "tflops", "rate"),
+    ("load conflicts", "conflict_ratio_ld", "percent"),
+    ("tensor pipe", "tensor_pipe_util", "percent"),
+    ("FMA pipe", "fma_pipe_util", "percent"),
+    ("DRAM", "dram_bytes", "bytes"),
+    ("registers", "registers_per_thread", "count"),
+)
+STEPS = (("of the rung before", PREVIOUS), ("of cuBLAS", BASELINE), ("of mma.sync", RATE))
+
+
+def rungs(block: Block) -> str:
+    """A row for every stage, lowest first, and for the baselines below: figures, and how much each idea brought."""
+    stages = {variant.id: variant.stage or 0 for variant in load().values() if variant.stage is not None}
+    records = sorted(
+        (column.record for column in block.columns),
+        key=lambda r: (r.case.variant not in stages, stages.get(r.case.variant, 0), r.case.variant),
+    )
+    steps = {finding.verdict.partition(":")[0]: finding.evidence for finding in ladder(records)}
+    rows = []
+    for record in records:
+        known = {evidence.metric: evidence.value for evidence in steps.get(record.case.variant, ())}
+        known[RATE] = record.number(RATE)
+        cells = [show(record.number(metric), style) for _, metric, style in COLUMNS]
+        times = [show(known.get(metric), "percent" if metric != PREVIOUS else "times") for _, metric in STEPS]
+        rows.append((record.case.variant, *cells[:2], *times, *cells[2:]))
+    heads = [head for head, *_ in COLUMNS]
+    return table(("stage", *heads[:2], *(head for head, _ in STEPS), *heads[2:]), rows)
+
+
+CARDS: dict[str, Callable[[Block], str]] = {"run": card, "ladder": rungs}
 
 
 def main() -> None:

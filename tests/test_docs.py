@@ -86,6 +86,19 @@ def test_the_card_of_a_run_has_a_column_for_each_variant(tmp_path: Path) -> None
     assert "time cold, ms" in text
 
 
+def test_a_ladder_has_a_row_for_each_stage_and_what_it_brought(tmp_path: Path) -> None:
+    slow, fast = full_record("tiled", 4e-3), full_record("swizzled", 2e-3)
+    content = json.loads((evidence(tmp_path) / "topic.json").read_text())
+    content["run"]["records"] = msgspec.to_builtins([fast, slow])
+    content["parts"] = {"later": {"measured": {"date": "2026-01-02"}}, "same": {"measured": {"date": "2026-01-01"}}}
+    (tmp_path / "topic.json").write_text(json.dumps(content))
+    text = GENERATE.rewritten(MARKED.format(part="ladder 4096x4096x4096"), evidence=tmp_path)
+    rows = [line for line in text.splitlines() if line.startswith("| cuda/")]
+    assert rows[0].startswith("| cuda/tiled | 4.000 ms | 34.36 TFLOP/s | - | 5.0 % | - | 0 % |")
+    assert rows[1].startswith("| cuda/swizzled | 2.000 ms | 68.72 TFLOP/s | 2.000 x | 10.0 % |")
+    assert "Measured on another day: later (2026-01-02)." in text
+
+
 def test_a_shape_that_was_not_timed_is_said_to_be_missing(tmp_path: Path) -> None:
     text = GENERATE.rewritten(MARKED.format(part="run 1x1x1"), evidence=evidence(tmp_path))
     assert "The run holds no timed case of 1x1x1." in text

@@ -25,7 +25,7 @@ _SUFFIX = {
 
 UNIT_STYLE: dict[str, Style] = {
     "s": "seconds", "B": "bytes", "byte": "bytes", "B/s": "bandwidth", "byte/s": "bandwidth", "FLOP/s": "rate",
-    "FLOP": "work", "J": "energy", "Hz": "frequency", "W": "power", "ratio": "percent", "%": "percent",
+    "FLOP": "work", "J": "energy", "Hz": "frequency", "W": "power", "ratio": "percent", "%": "percent", "x": "times",
 }  # fmt: skip
 """The style in which a value is shown when only its unit is known."""
 
