@@ -7,13 +7,14 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full lint docs evidence clean
+.PHONY: help demo test test-full lint gate docs evidence clean
 
 help:
 	@echo "make demo              install into .venv and profile one kernel"
 	@echo "make test              install into .venv and run the tests (minutes)"
 	@echo "make test-full         the slow tests too"
-	@echo "make lint              ruff, mypy and the import contract"
+	@echo "make lint              ruff, mypy, the import contract, the example workflows"
+	@echo "make gate              compare dgw's kernels with perf/baselines: no GPU, seconds"
 	@echo "make docs              rewrite the generated tables of README.md and docs/"
 	@echo "make evidence TOPIC=x  on a GPU machine: measure what docs/h200/x.json holds"
 
@@ -31,6 +32,11 @@ lint: .venv/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows docs/ci/github-*.yml
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.gitlab-ci docs/ci/gitlab-ci.yml
+
+gate: .venv/core
+	$(BIN)/dgw gate --exact --suite ci
 
 docs: .venv/core
 	$(BIN)/python docs/generate.py

@@ -20,6 +20,8 @@ COMMANDS = {
     "profile": "Measure variants on shapes: time, counters and static facts in one table.",
     "compare": "Variants side by side, sorted as a ladder.",
     "check": "Check results: variants x types x layouts x shapes.",
+    "gate": "Fail when a change makes a kernel worse.",
+    "baseline": "What is approved of kernels: show, diff, approve.",
     "list": "The variants there are.",
     "show": "One variant: idea, tunables, source, PTX, SASS.",
     "metrics": "The metrics there are: unit, meaning, architectures, passes.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
 from dataclasses import dataclass
@@ -93,5 +94,6 @@ def _write(file: Path, content: bytes) -> None:
         draft.write_bytes(content)
         draft.replace(file)
     except OSError as error:
-        draft.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            draft.unlink()
         raise UsageError(f"cannot write {file}: {error.strerror}", "give a file in a folder that exists") from error

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 
 from dgw.reports.gate_text import about, change_text, noteworthy, place, plain, time_text, verdict, why
 from dgw.reports.terminal import NARROWEST, WIDEST, Paint
 from dgw.workbench.gate.verdict import GateCase, GateReport
+
+PARAGRAPHS = 40
+"""Cases, or groups of cases of which the same is to be said, that are printed."""
 
 _OUTCOMES = {"improved": "ok", "identical": "ok", "unchanged": "ok", "new": "refused", "refused": "refused"}
 
@@ -17,9 +21,15 @@ def render(report: GateReport, width: int = 80, colour: bool = False) -> str:
     paint = Paint(colour)
     lines = [line for name, text in about(report) for line in _wrapped(f"{name:<11} ", text, width)]
     shown = noteworthy(report)
+    groups: dict[tuple[str, ...], list[GateCase]] = {}
     for case in shown:
-        lines += ["", *_case(case, width, paint)]
+        groups.setdefault(_alike(case), []).append(case)
+    for cases in list(groups.values())[:PARAGRAPHS]:
+        lines += ["", *_case(cases, width, paint)]
+    if left := sum(map(len, list(groups.values())[PARAGRAPHS:])):
+        lines += ["", f"{left} more cases are in the JSON report (--report FILE)"]
     lines += _quiet(report, width)
+    lines += [""] if report.notes or report.faults else []
     for name, texts in (("note", report.notes), ("fault", report.faults)):
         lines += [line for text in texts for line in _wrapped(f"{name:<11} ", text, width)]
     bad = any(_OUTCOMES.get(case.status) is None for case in shown) or bool(report.faults)
@@ -27,12 +37,25 @@ def render(report: GateReport, width: int = 80, colour: bool = False) -> str:
     return "\n".join([*lines, "", *last])
 
 
-def _case(case: GateCase, width: int, paint: Paint) -> list[str]:
+def _alike(case: GateCase) -> tuple[str, ...]:
+    """Cases with the same of these are shown together: those of which there is nothing to say but why."""
+    told = case.changed or case.explanation or case.ratio
+    return (case.status, why(case), case.key if told else "")
+
+
+def _case(cases: Sequence[GateCase], width: int, paint: Paint) -> list[str]:
+    case = cases[0]
     title = _wrapped(f"{case.status}  ", case.label, width)
     painted = paint.outcome(case.status, _OUTCOMES.get(case.status, "crashed"))
     found = [f"{painted}  {paint.head(title[0].removeprefix(case.status).strip())}", *map(paint.head, title[1:])]
+    if len(cases) > 1:
+        found += _wrapped("  and       ", ", ".join(one.label for one in cases[1:]), width)
     timed = time_text(case)
-    texts = [("why", why(case)), ("time", timed if timed not in why(case) else ""), ("at", place(case))]
+    texts = [
+        ("why", why(case)),
+        ("time", timed if timed not in why(case) else ""),
+        ("at", place(case) if len(cases) == 1 else ""),
+    ]
     for name, text in texts:
         found += _wrapped(f"  {name:<9} ", text, width) if text else []
     for name, changes in (

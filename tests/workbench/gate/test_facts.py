@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dgw.model import Case, Config, Fill, Launch, Operand, Plan, Pointer, Source, gemm
+from dgw.toolchain.cache import CompileCache
+from dgw.toolchain.devices import device
+from dgw.workbench.emulator.errors import EmulatorError
+from dgw.workbench.gate import facts as collecting
+from dgw.workbench.gate.deadline import TooSlow, deadline
+from dgw.workbench.gate.facts import count, identify, label_of, launch_hash, toolchain_of
+from dgw.workbench.gate.figures import FIGURES
+from tests.workbench.gate.exact_samples import facts
+
+LAUNCH = Launch(
+    source=Source(path="a.cu"), entry="a", grid=(2, 1, 1), block=(32, 1, 1), arguments=(Pointer(operand="a"),)
+)
+
+
+def plan(**changes: Any) -> Plan:
+    return Plan(steps=(Launch(**({f: getattr(LAUNCH, f) for f in LAUNCH.__struct_fields__} | changes)),))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"grid": (1, 2, 1)}, {"block": (64, 1, 1)}, {"cluster": (2, 1, 1)}, {"shared_bytes": 16}, {"entry": "b"},
+        {"arguments": (Pointer(operand="b"),)},
+    ],
+)  # fmt: skip
+def test_everything_about_a_launch_is_in_its_hash(changes: dict[str, Any]) -> None:
+    assert launch_hash(plan(**changes)) != launch_hash(plan())
+
+
+def test_what_is_compiled_is_not_part_of_the_launch_but_fills_and_workspaces_are() -> None:
+    assert launch_hash(plan(source=Source(path="b.cu", defines=(("X", 1),)))) == launch_hash(plan())
+    filled = Plan(steps=(Fill(workspace="w"), LAUNCH), workspaces={"w": 4})
+    assert len({launch_hash(one) for one in (plan(), filled, Plan(steps=(LAUNCH,), workspaces={"w": 4}))}) == 3
+
+
+@pytest.mark.parametrize(
+    ("compiler", "name"),
+    [
+        ("nvrtc 13.5.37, headers 13.5.37", "nvrtc-13.5.37"),
+        ("nvrtc 13.5.37, headers 13.4.1", "nvrtc-13.5.37-headers-13.4.1"),
+        ("nvrtc 13.5, headers /usr/local/cuda/include", "nvrtc-13.5-headers-_usr_local_cuda_include"),
+    ],
+)
+def test_a_toolchain_is_a_folder_of_its_own(monkeypatch: pytest.MonkeyPatch, compiler: str, name: str) -> None:
+    monkeypatch.setattr(collecting, "compiler_identity", lambda: compiler)
+    assert toolchain_of(plan()) == (name, compiler)
+
+
+@pytest.mark.parametrize(
+    ("fields", "asked", "label"),
+    [
+        ({}, {}, "cuda/x 64x64x64 f16 nn"),
+        ({"out": "f32"}, {"BM": 64}, "cuda/x 64x64x64 f16 -> f32 nn BM=64"),
+        ({"layout": "nt", "bias": Operand(dtype="f16")}, {}, "cuda/x 64x64x64 f16 nt bias"),
+    ],
+)
+def test_the_label_says_what_tells_cases_apart(fields: dict[str, Any], asked: Config, label: str) -> None:
+    assert label_of("cuda/x", gemm(64, 64, 64, **fields), asked) == label
+
+
+def forever() -> None:
+    while True:
+        time.monotonic()
+
+
+def test_a_deadline_ends_what_takes_too_long_and_nothing_else() -> None:
+    with pytest.raises(TooSlow, match=r"no end after 0\.05 s"), deadline(0.05):
+        forever()
+    with deadline(60.0):
+        pass
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> CompileCache:
+    return CompileCache(tmp_path_factory.mktemp("cache"))
+
+
+def naive() -> Any:
+    from dgw.kernels.loader import load
+
+    return load()["cuda/naive"]
+
+
+def test_a_case_has_every_figure_or_a_reason_why_not(cache: CompileCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    variant, machine = naive(), device("h200")
+    case = Case(problem=gemm(33, 17, 20), variant=variant.id, version=variant.version, config=variant.defaults())
+    known = identify(case, {}, variant, machine, cache)
+    assert known.outcome == "ok"
+    assert known.source == variant.root / "s01_naive.cu"
+    whole = count(known, machine, cache)
+    assert whole.outcome == "ok"
+    assert set(whole.facts.figures) == set(FIGURES)
+    assert (whole.facts.code, whole.facts.launch) == (known.facts.code, known.facts.launch)
+    assert whole.facts.figures["inst_per_cta"] == whole.facts.figures["inst_executed"] / whole.facts.figures["blocks"]
+
+    def unable(*arguments: Any, **more: Any) -> None:
+        raise EmulatorError("no such instruction")
+
+    monkeypatch.setattr(collecting, "emulate", unable)
+    partly = count(known, machine, cache)
+    assert partly.outcome == "ok"
+    assert set(partly.facts.figures) | set(partly.facts.absent) == set(FIGURES)
+    assert "no such instruction" in partly.facts.absent["inst_executed"]
+    monkeypatch.setattr(collecting, "emulate", lambda *arguments, **more: 1 / 0)
+    assert count(known, machine, cache).outcome == "crashed"
+
+
+def test_facts_survive_json(tmp_path: Path) -> None:
+    import msgspec
+
+    assert msgspec.json.decode(msgspec.json.encode(facts()), type=type(facts())) == facts()
