@@ -24,7 +24,9 @@ FORMS = (".html", ".json", ".md", ".csv", ".txt", ".svg", ".png")
 
 @app.command()
 def report(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="Its id or the beginning of it; `last`.")] = "last",
+    run: Annotated[
+        str, typer.Argument(metavar="[RUN]", help="Its id or the beginning of it. [default: last]", show_default=False)
+    ] = "",
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help=f"The ending says in which form: {' '.join(FORMS)}."),
@@ -32,14 +34,49 @@ def report(
     chart: Annotated[
         str, typer.Option("--chart", metavar="NAME", help="The chart of an .svg or .png. [default: the first there is]")
     ] = "",
+    compare: Annotated[
+        tuple[str, str] | None,
+        typer.Option("--compare", metavar="RUN1 RUN2", help="Two runs, or two devices, beside each other."),
+    ] = None,
     json: options.AsJson = False,
 ) -> None:
     """A stored run as a table on the terminal, as a self-contained HTML page, or as Markdown, JSON, CSV or a chart."""
     from dgw.workbench.store import open_store
 
     form = _form(output, chart, json)
-    made = rendered(open_store().run(run), form, chart, width(), output is None and colour())
-    deliver(made, output, f"dgw report {run}")
+    store = open_store()
+    if compare is None:
+        made = rendered(store.run(run or "last"), form, chart, width(), output is None and colour())
+        deliver(made, output, f"dgw report {run or 'last'}")
+        return
+    if run:
+        raise UsageError(
+            f"--compare takes two runs, and {run} is a third", f"dgw report --compare {shlex.join(compare)}"
+        )
+    if chart:
+        raise UsageError("a comparison has one chart of its own", "leave --chart out")
+    made = compared(store.run(compare[0]), store.run(compare[1]), form, width(), output is None and colour())
+    deliver(made, output, f"dgw report --compare {shlex.join(compare)}")
+
+
+def compared(base: Run, head: Run, form: str, columns: int = 120, coloured: bool = False) -> str | bytes:
+    """Two runs beside each other in one of FORMS. Raises NotComparable where no case can be compared."""
+    from dgw.reports import comparison_text
+    from dgw.reports.charts import forest, png, svg
+    from dgw.reports.comparison import compare
+    from dgw.reports.html.comparison import render
+
+    found = compare(base, head)
+    if form in comparison_text.FORMS:
+        return comparison_text.FORMS[form](found)
+    if form == ".html":
+        return render(found)
+    if form == ".txt":
+        return comparison_text.terminal(found, columns, coloured) + "\n"
+    drawn = forest.build(found)
+    if drawn is None:
+        raise NotComparable("no case has a time in both runs", "-o x.md, which lists the counters that changed")
+    return svg.standalone(drawn) if form == ".svg" else png.render(drawn)
 
 
 def _form(output: Path | None, chart: str, json: bool) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
-from dgw.model import DTYPE_BITS, Case, Device, Measurement, Problem, Record
+from dgw.model import DTYPE_BITS, Case, Device, Evidence, Measurement, Problem, Record
 from dgw.recipes import retyping
 
 SECTOR = 32  # bytes
@@ -82,6 +83,24 @@ class Facts:
                 return value
         return None
 
+    def evidence(self, metric: str, threshold: float | None = None, why: str = "") -> Evidence:
+        """A number of the record beside what it is compared with."""
+        return Evidence(metric=metric, value=self.number(metric), threshold=threshold, why=why)
+
+    def opcode(self, *names: str) -> float | None:
+        """Warp instructions of these opcodes (without suffix, in any case); None when none is known by opcode."""
+        known, total = False, 0.0
+        for one in self.record.measurements:
+            if (
+                one.metric == "inst_per_opcode"
+                and one.scope.startswith("opcode ")
+                and isinstance(one.value, int | float)
+            ):
+                known = True
+                base = one.scope.removeprefix("opcode ").split(".")[0].upper()
+                total += float(one.value) if base in names else 0.0
+        return total if known else None
+
     # --- where the time goes ---------------------------------------------------------------------------------
 
     @property
@@ -107,12 +126,9 @@ class Facts:
             found["fma"] = None if fma is None else fma * FMA_LANES / self.device.fma_per_sm_per_clock / sms
         elif self.mma_cycles is not None and not self.uses_wgmma:
             found["tensor"] = max(found["tensor"] or 0.0, self.mma_cycles)
-        loads = self.number("global_sectors_hw_ld")
-        if loads is not None:
-            sectors = loads + self.total("global_sectors_hw_st", "global_sectors_st") / (
-                2 if self.number("global_sectors_hw_st") and self.number("global_sectors_st") else 1
-            )
-            found["l1"] = (sectors + self.local_sectors) / 4 / sms
+        if self.sectors_loaded is not None:
+            sectors = self.sectors_loaded + (self.sectors_stored or 0.0) + self.local_sectors
+            found["l1"] = max(sectors / 4, self.number("l1_tag_requests_global") or 0.0) / sms
         if (l2 := self.number("l2_sectors")) is not None:
             found["l2"] = l2 * SECTOR / L2_BYTES_PER_SM_PER_CLOCK / sms
         return {pipe: cycles for pipe, cycles in found.items() if cycles is not None}
@@ -129,6 +145,18 @@ class Facts:
         if not self.problem.known:
             return None
         return self.problem.compulsory_bytes / self.device.dram_bytes_per_s * self.device.clock_hz
+
+    @property
+    def sectors_loaded(self) -> float | None:
+        """Sectors of global loads, cp.async included where the counter of the hardware is known."""
+        hardware = self.number("global_sectors_hw_ld")
+        return self.number("global_sectors_ld") if hardware is None else hardware
+
+    @property
+    def sectors_stored(self) -> float | None:
+        """Sectors of global stores."""
+        hardware = self.number("global_sectors_hw_st")
+        return self.number("global_sectors_st") if hardware is None else hardware
 
     @property
     def local_sectors(self) -> float:
@@ -208,7 +236,7 @@ class Facts:
 
     def late(self, *reasons: str) -> float:
         """Share of the time lost to these reasons: the part of the slack that warps spent on them, of all that they
-        spent waiting for something late."""
+        spent waiting for something late, and not more than their share of the warp cycles."""
         waiting = sum(
             self.number(m) or 0.0
             for m in self._by_metric
@@ -217,7 +245,8 @@ class Facts:
             and m.removeprefix("stall_") not in STALLS_OF_WORK
             and m not in ("stall_samples", "stall_reason")
         )
-        return max(0.0, self.slack - self.idle) * self.stall(*reasons) / waiting if waiting else 0.0
+        own = self.stall(*reasons)
+        return min(own, max(0.0, self.slack - self.idle) * own / waiting) if waiting else 0.0
 
     # --- tiles -----------------------------------------------------------------------------------------------
 
@@ -234,6 +263,21 @@ class Facts:
             return None
         rows, columns = self.tile
         return -(-self.problem.m // rows) * -(-self.problem.n // columns) * self.problem.batch
+
+    @property
+    def blocks(self) -> float | None:
+        """Blocks of the largest launch of the plan."""
+        plan = self.record.plan
+        if plan is None or not plan.launches:
+            return self.number("blocks")
+        return float(max(prod(launch.grid) for launch in plan.launches))
+
+    @property
+    def launches(self) -> int:
+        """Kernels that one multiplication takes; 1 when unknown."""
+        plan = self.record.plan
+        seen = {m.scope for m in self.record.measurements if m.scope.startswith("kernel ")}
+        return max(1, len(plan.launches) if plan is not None else 0, len(seen))
 
     @property
     def resident(self) -> float:
@@ -255,6 +299,6 @@ class Facts:
                 return f" at {best[1]}"
         return ""
 
-    def command(self, metrics: Sequence[str] = (), variant: str = "", **tunables: int | str) -> str:
-        """The command that measures this case again: with these metrics, another variant or other tunables."""
-        return retyping.profile(self.case, metrics, variant, **tunables)
+    def command(self, metrics: Sequence[str] = (), variant: str = "") -> str:
+        """The command that measures this case again: with these metrics or by another variant."""
+        return retyping.profile(self.case, metrics, variant)

@@ -15,9 +15,9 @@ from dgw.recipes.facts import Facts
 
 CANNOT_TELL = "cannot tell"
 _LEVELS: tuple[Literal["low", "medium", "high"], ...] = ("low", "medium", "high")
-HIGH_SHARE, MEDIUM_SHARE = 0.10, 0.03
-"""Shares of the time: what costs less than the second is not worth a finding of its own confidence, and only what costs
-the first is ever named with high confidence."""
+HIGH_SHARE, MEDIUM_SHARE, LEAST_SHARE = 0.15, 0.05, 0.02
+"""Shares of the time: only what costs the first is named with high confidence, what costs the second with medium,
+and what costs less than the third is not named at all."""
 
 
 def _always(facts: Facts) -> bool:
@@ -48,7 +48,11 @@ class Recipe:
         if not self.applies(facts):
             return None
         missing = self.missing(facts)
-        return cannot_tell(self, facts, missing) if missing else self.judge(facts)
+        if missing:
+            return cannot_tell(self, facts, missing)
+        finding = self.judge(facts)
+        too_little = finding is not None and finding.cost is not None and finding.cost < LEAST_SHARE
+        return None if too_little else finding
 
 
 def found(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dgw.model import Case, Problem
 
@@ -12,10 +12,12 @@ TIMELINE = ("kernel_time", "gap_time", "timeline_kernels", "launch_api_time")
 STATIC = ("registers_per_thread", "spill_store_bytes", "spill_load_bytes", "blocks", "blocks_per_sm")
 
 
-def profile(case: Case, metrics: Sequence[str] = (), variant: str = "", **tunables: int | str) -> str:
+def profile(
+    case: Case, metrics: Sequence[str] = (), variant: str = "", tunables: Mapping[str, int | str] | None = None
+) -> str:
     """`dgw profile ...` of the same problem: with what gets `metrics`, or with another variant or other tunables."""
     words = ["dgw", "profile", "--variant", variant or case.variant, *problem_options(case.problem)]
-    config = {} if variant and not tunables else {**case.config, **tunables} if not variant else tunables
+    config = {**({} if variant else case.config), **(tunables or {})}
     if config:
         words += ["--config", ",".join(f"{name}={value}" for name, value in config.items())]
     counters = [m for m in metrics if m not in (*TIMED, *TIMELINE, *STATIC)]

@@ -23,7 +23,7 @@ def _heading(key: str, style: str) -> str:
     return f"{key} [{_UNIT[style]}]" if style in _UNIT else key
 
 
-def _safe(value: object) -> object:
+def safe(value: object) -> object:
     """Text that starts like a formula is quoted, because spreadsheets execute it."""
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
 
@@ -54,5 +54,5 @@ def render(blocks: Sequence[Block]) -> str:
                 row.append(None if cell is None else cell.value)
                 if spec.style in ("seconds", "times"):
                     row += [None, None] if cell is None else [cell.low, cell.high]
-            writer.writerow([_safe(value) for value in row])
+            writer.writerow([safe(value) for value in row])
     return out.getvalue()

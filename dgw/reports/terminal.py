@@ -41,7 +41,8 @@ class Paint:
         return self._wrap(code, text)
 
 
-def _wrapped(text: str, width: int, first: str, rest: str) -> list[str]:
+def wrapped(text: str, width: int, first: str, rest: str) -> list[str]:
+    """`text` in lines of at most `width`, the first behind `first`, the others behind `rest`; words stay whole."""
     return textwrap.wrap(
         text, width, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
     ) or [first.rstrip()]
@@ -94,7 +95,7 @@ def _notes(block: Block, width: int, paint: Paint) -> list[str]:
     for heading, sentences in SECTIONS:
         for index, sentence in enumerate(sentences(block)):
             first = f"{heading if index == 0 else '':<11} "
-            lines = _wrapped(sentence, width, first, " " * 12)
+            lines = wrapped(sentence, width, first, " " * 12)
             text += [paint.quiet(line) if heading != "not ok" else line for line in lines]
     return text
 
@@ -104,7 +105,7 @@ def _block(block: Block, width: int, paint: Paint) -> list[str]:
     rows = list(_rows(block.lines, every))
     label = max(len(name) for _, name, _ in rows)
     widths = [max(len(block.columns[c].title), *(len(cells[c]) for _, _, cells in rows)) for c in every]
-    text = [paint.head(line) for line in _wrapped(block.title, width, "", "  ")]
+    text = [paint.head(line) for line in wrapped(block.title, width, "", "  ")]
     lines: Sequence[Line] = block.lines
     for columns in _chunks(widths, label, width):
         text += ["", *_card(block, lines, columns, label, widths, paint)]
@@ -129,7 +130,7 @@ def _summary(blocks: Sequence[Block], width: int, paint: Paint) -> list[str]:
     while len(kept) > 5 and sum(widths[c] + len(GAP) for c in kept) - len(GAP) > width:
         kept.pop()
     machines = " and ".join(dict.fromkeys(block.machine for block in blocks))
-    text = [*_wrapped(f"{len(rows)} cases on {machines}", width, "", "  "), ""]
+    text = [*wrapped(f"{len(rows)} cases on {machines}", width, "", "  "), ""]
     text += [paint.head(GAP.join(head[c].ljust(widths[c]) for c in kept).rstrip())]
     outcomes = [column.record.outcome for block in blocks for column in block.columns]
     for row, outcome in zip(rows, outcomes, strict=True):
@@ -151,7 +152,7 @@ def _summary_failures(blocks: Sequence[Block], width: int) -> list[str]:
     text = []
     for (outcome, reason), cases in reasons.items():
         more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
-        text += _wrapped(f"{outcome}: {cases[0]}{more}: {reason}", width, "", "  ")
+        text += wrapped(f"{outcome}: {cases[0]}{more}: {reason}", width, "", "  ")
     return text
 
 
@@ -180,7 +181,26 @@ def listing(head: Sequence[str], rows: Sequence[Sequence[str]], width: int = 80,
     for row in rows:
         first = GAP.join([*(row[c].ljust(widths[c]) for c in range(last)), ""])
         if len(first) > width - 20:
-            text += [first.rstrip(), *_wrapped(row[last], width, " " * indent, " " * indent)]
+            text += [first.rstrip(), *wrapped(row[last], width, " " * indent, " " * indent)]
         else:
-            text += _wrapped(row[last], width, first, " " * indent)
+            text += wrapped(row[last], width, first, " " * indent)
     return "\n".join(text)
+
+
+def grid(head: Sequence[str], rows: Sequence[Sequence[str]], width: int, paint: Paint) -> list[str]:
+    """Lines of a table of figures: the first column on the left, the others on the right.
+
+    Where it does not fit, each row's first cell has a line of its own above the others.
+    """
+    widths = [max(len(head[c]), *(len(row[c]) for row in rows), 0) for c in range(len(head))]
+
+    def line(cells: Sequence[str], first: int) -> str:
+        right = [cell.rjust(w) for cell, w in zip(cells[1:], widths[1:], strict=True)]
+        return GAP.join([cells[0].ljust(first), *right]).rstrip()
+
+    if sum(widths) + len(GAP) * (len(head) - 1) <= width:
+        return [paint.head(line(head, widths[0])), *(line(row, widths[0]) for row in rows)]
+    text = [paint.head(line(("", *head[1:]), 0))]
+    for row in rows:
+        text += [*wrapped(row[0], width, "", "  "), line(("", *row[1:]), 0)]
+    return text

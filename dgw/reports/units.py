@@ -84,7 +84,7 @@ def show(value: float | int | str | None, style: Style) -> str:
     if style == "percent":
         return percent(value)
     if style == "times":
-        return f"{significant(value, 3)} x" if abs(value) < 1 else f"{value:.3f} x"
+        return f"{significant(value, 3)} x" if abs(value) < 0.9995 else f"{value:.3f} x"
     if style == "power":
         return f"{value:.0f} W"
     if style in _SUFFIX:

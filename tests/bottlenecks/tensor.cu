@@ -75,9 +75,9 @@ __device__ __forceinline__ float activate(float x) {
     // erf(z) = 2/sqrt(pi) exp(-z^2) sum of z (2 z^2)^i / (1 3 5 ... (2i + 1)): far more work than erff
     const float z = fminf(fmaxf(x * 0.70710678f, -4.0f), 4.0f), twice = 2.0f * z * z;
     float term = z, sum = z;
-#pragma unroll
+#pragma unroll 1
     for (int i = 1; i < 72; ++i) {
-        term *= twice * (1.0f / (2 * i + 1));
+        term *= __fdividef(twice, float(2 * i + 1));
         sum += term;
     }
     return 0.5f * x * (1.0f + 1.1283791671f * __expf(-z * z) * sum);

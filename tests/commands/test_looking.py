@@ -181,3 +181,27 @@ def test_a_reader_that_stops_reading_is_no_error(tmp_path: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 0
+
+
+def test_two_runs_stand_beside_each_other_or_it_is_said_why_not(dgw: Dgw, engine: Engine, tmp_path: Path) -> None:
+    first, second, other = (
+        dgw("profile", "-v", "naive,swizzled", "-s", shape).err.split()[1] for shape in ("64x64x64",) * 2 + ("8x8x8",)
+    )
+    ended = dgw("report", "--compare", first, second)
+    assert ended.code == 0, ended.err
+    assert "2 cases compared" in ended.out
+    for form in ("html", "md", "csv", "json", "txt", "svg", "png"):
+        assert dgw("report", "--compare", first, second, "-o", f"x.{form}").code == 0
+        assert (tmp_path / f"x.{form}").stat().st_size > 100
+    refused = dgw("report", "--compare", first, other)
+    assert refused.code == 4
+    assert refused.error_is_two_lines()
+    assert dgw("report", first, "--compare", first, second).error_is_two_lines()
+    assert dgw("report", "--compare", first, second, "-o", "x.svg", "--chart", "times").code == 2
+
+
+def test_the_evidence_in_docs_is_imported_as_the_run_that_it_holds(dgw: Dgw) -> None:
+    path = Path(__file__).resolve().parents[2] / "docs" / "h200" / "first-profile.json"
+    ended = dgw("import", str(path))
+    assert ended.code == 0, ended.err
+    assert "cuda/swizzled" in dgw("report").out

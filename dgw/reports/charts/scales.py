@@ -6,6 +6,9 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+NARROW = 6
+"""Below this ratio of its ends a logarithmic scale has the ticks of a linear one, else it would have too few."""
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -28,7 +31,8 @@ class Scale:
 
     def ticks(self, most: int = 6) -> list[float]:
         """Round values inside, few enough to be read."""
-        return _powers(self.low, self.high, most) if self.log else _steps(self.low, self.high, most)
+        powers = self.log and self.high / self.low > NARROW
+        return _powers(self.low, self.high, most) if powers else _steps(self.low, self.high, most)
 
 
 def linear(values: Iterable[float], start: float, end: float, at_least: float = 0.0) -> Scale:

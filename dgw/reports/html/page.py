@@ -55,16 +55,16 @@ def render(run: Run, blocks: Sequence[Block], extras: Extras | None = None) -> s
     """The run as an HTML document that needs no network and no other file."""
     extras = extras or Extras()
     numbers = itertools.count(1)
-    whole = [_drawn(chart, numbers) for kind in KINDS.values() if kind.whole for chart in kind.draw(blocks)]
+    whole = [drawn(chart, numbers) for kind in KINDS.values() if kind.whole for chart in kind.draw(blocks)]
     problems = [_problem(number, block, extras, numbers) for number, block in enumerate(blocks)]
-    drawn = {one.chart.key for one in (*whole, *(d for p in problems for d in p["charts"]))}
+    there = {one.chart.key for one in (*whole, *(d for p in problems for d in p["charts"]))}
     heads, environment = provenance.environments(run.records)
     return document(
         "report.html.j2",
         title=summary.title(blocks), facts=summary.facts(run, blocks), tiles=summary.tiles(blocks),
-        cases=cases.build(blocks), whole=[*whole, *(_drawn(chart, numbers) for chart in extras.charts)],
+        cases=cases.build(blocks), whole=[*whole, *(drawn(chart, numbers) for chart in extras.charts)],
         problems=problems, folded=len(blocks) > OPEN, lead=_lead(blocks, extras), of_run=extras.of_run,
-        missing=[(kind.title, kind.needs) for key, kind in KINDS.items() if key not in drawn],
+        missing=[(kind.title, kind.needs) for key, kind in KINDS.items() if key not in there],
         environment_heads=heads, environment=environment, protocols=provenance.protocols(run.records),
     )  # fmt: skip
 
@@ -86,6 +86,7 @@ def _template(name: str) -> Template:
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["evidence"] = evidence_text
+    environment.filters["tone"] = tone
     environment.filters["share"] = percent
     environment.filters["kind"] = claim_kind
     return environment.get_template(name)
@@ -104,6 +105,11 @@ def evidence_text(one: Evidence) -> str:
         return count(value) if float(value).is_integer() else significant(value)
 
     return text(one.value) + (f" (threshold {text(one.threshold)})" if one.threshold is not None else "")
+
+
+def tone(outcome: str) -> str:
+    """The class of an outcome or a verdict: `ok`, `bad`, or nothing where it is neither."""
+    return "ok" if outcome in ("ok", "faster") else "" if outcome in ("no difference shown", "not timed") else "bad"
 
 
 def claim_kind(verdict: str) -> str:
@@ -126,13 +132,14 @@ def _hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-def _drawn(chart: Chart, numbers: itertools.count[int]) -> Drawn:
+def drawn(chart: Chart, numbers: itertools.count[int]) -> Drawn:
+    """The chart with its SVG, under the next number."""
     identity = f"chart-{next(numbers)}"
     return Drawn(identity, chart, svg.inline(chart, identity))
 
 
 def _problem(number: int, block: Block, extras: Extras, numbers: itertools.count[int]) -> dict[str, Any]:
-    drawn = [_drawn(chart, numbers) for kind in KINDS.values() if kind.each for chart in kind.draw([block])]
+    charts = [drawn(chart, numbers) for kind in KINDS.values() if kind.each for chart in kind.draw([block])]
     anchors = [cases.anchor(number, column) for column in range(len(block.columns))]
     return {
         "id": f"problem-{number + 1}",
@@ -141,7 +148,7 @@ def _problem(number: int, block: Block, extras: Extras, numbers: itertools.count
         "heads": [(column.title, link) for column, link in zip(block.columns, anchors, strict=True)],
         "groups": _groups(block) if len(block.columns) <= WIDEST else [],
         "notes": [(heading, sentences) for heading, make in SECTIONS if (sentences := make(block))],
-        "charts": drawn,
+        "charts": charts,
         "details": [
             details.build(link, c.title, c.record, extras.sources, extras.by_case.get(c.record.case.key, ()))
             for c, link in zip(block.columns, anchors, strict=True)

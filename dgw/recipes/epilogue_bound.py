@@ -1,0 +1,59 @@
+"""Work on the finished sums that takes longer than it takes to make them."""
+
+from __future__ import annotations
+
+from dgw.model import Evidence, Finding
+from dgw.recipes.facts import SCHEDULERS, Facts
+from dgw.recipes.recipe import Recipe, found
+
+AN_ELEMENT = 24.0
+"""Instructions of a thread for each element of D that an epilogue may take: scale, exchange, bias, activation,
+round."""
+A_LOAD = 12.0
+"""Instructions around a copy or a load of fragments: its address, its predicate, its place."""
+
+
+def applies(facts: Facts) -> bool:
+    """Products by tensor cores, whose main loop leaves the other pipes alone."""
+    return facts.problem.known and facts.uses_tensor_cores and not facts.uses_wgmma and facts.launches <= 2
+
+
+def judge(facts: Facts) -> Finding | None:
+    """Instructions that neither multiply nor bring operands, for each element of D. They cost their share of the issue
+    slots: a block that finishes its tile multiplies nothing meanwhile."""
+    executed, problem = facts.number("issued") or facts.number("inst_executed") or 0.0, facts.problem
+    brought = facts.total("global_requests_ld", "ldsm_inst", "smem_requests_ld", "smem_requests_st")
+    local = facts.local_sectors / 4
+    loop = facts.total("tensor_inst") + A_LOAD * (brought + local)
+    others = executed - loop
+    elements = problem.m * problem.n * problem.batch
+    each = others * 32 / elements
+    if each < AN_ELEMENT or others < loop / 2:
+        return None
+    slots = others / SCHEDULERS / facts.device.sms
+    busy = max(facts.busy.get("tensor", 0.0), 1.0)
+    cost = min(0.95, slots / facts.cycles * 1.5) if facts.measured else slots / (slots + busy)
+    evidence = (
+        Evidence(metric="instructions an element of D", value=each, threshold=AN_ELEMENT, why="without the main loop"),
+        facts.evidence("alu_pipe_util"),
+        facts.evidence("fma_pipe_util", why="tensor cores multiply, so this is the epilogue's"),
+        facts.evidence("tensor_pipe_util"),
+    )
+    verdict = (
+        f"the epilogue takes {each:.0f} instructions for each element of "
+        f"D{facts.line('stall_samples', 'inst_executed')}, "
+        f"{slots / facts.cycles:.0%} of the issue slots, while the tensor cores are at work {facts.share('tensor'):.0%}"
+    )
+    step = (
+        "a cheaper form of the activation, or persistent blocks that copy meanwhile: dgw show cuda/persistent --source"
+    )
+    return found(RECIPE.name, verdict, cost, evidence, step)
+
+
+RECIPE = Recipe(
+    name="epilogue-bound",
+    about="work on the finished sums that takes longer than making them",
+    needs=("inst_executed", "tensor_inst", "global_requests_ld", "ldsm_inst"),
+    judge=judge,
+    applies=applies,
+)

@@ -1,0 +1,55 @@
+"""Operands read from DRAM many times, because blocks that run together do not want the same of them."""
+
+from __future__ import annotations
+
+from dgw.model import DTYPE_BITS, Finding
+from dgw.recipes.facts import Facts
+from dgw.recipes.recipe import Recipe, found
+
+LEAST_REREADS = 3.0
+"""DRAM reads over the bytes of the inputs. Large operands are read again for each group of tiles even in a good
+order."""
+
+
+def applies(facts: Facts) -> bool:
+    """Products of which an input element is used more than a few times."""
+    return facts.problem.known and min(facts.problem.m, facts.problem.n) > 64
+
+
+def judge(facts: Facts) -> Finding | None:
+    """What DRAM moved beyond one reading of each input, as far as DRAM or the wait for it limits the kernel."""
+    read, problem = facts.number("dram_read_bytes") or 0.0, facts.problem
+    inputs = problem.batch * sum(
+        rows * columns * DTYPE_BITS.get(problem.operands()[name].dtype, 16) / 8
+        for name, (rows, columns) in ((n, problem.logical_shape(n)) for n in ("a", "b"))
+    )
+    rereads = read / inputs
+    plan = facts.record.plan
+    if rereads < LEAST_REREADS or (plan is not None and plan.workspaces):
+        return None
+    wasted = 1 - 1.5 / rereads
+    dram = facts.share("dram")
+    cost = max(
+        facts.relief("dram", wasted * facts.busy.get("dram", 0.0)), facts.late("long_scoreboard", "barrier") * dram
+    )
+    evidence = (
+        facts.evidence("dram_read_bytes", inputs, "each input read once"),
+        facts.evidence("l2_hit_rate"),
+        facts.evidence("dram_throughput"),
+    )
+    verdict = (
+        f"L2 locality: DRAM delivers {read / 1e9:.3g} GB where the inputs have {inputs / 1e9:.3g} GB "
+        f"({rereads:.1f} times), "
+        f"L2 holds {facts.total('l2_hit_rate'):.0%} of what is asked for, and DRAM is busy {dram:.0%} of the time"
+    )
+    step = "let blocks take tiles in groups of rows and start at the same k (GROUP_M of cuda/tensor-core)"
+    return found(RECIPE.name, verdict, cost, evidence, step)
+
+
+RECIPE = Recipe(
+    name="l2-locality",
+    about="operands read from DRAM many times because of the order of tiles",
+    needs=("dram_read_bytes", "dram_throughput", "l2_hit_rate"),
+    judge=judge,
+    applies=applies,
+)

@@ -1,0 +1,53 @@
+"""A multiplication cut into so many launches, or so small, that starting takes longer than computing."""
+
+from __future__ import annotations
+
+from dgw.model import Evidence, Finding
+from dgw.recipes.facts import Facts
+from dgw.recipes.recipe import Recipe, found
+
+LAUNCH = 2.5e-6
+"""Seconds from one kernel of a graph to the next when neither has anything to do, and the first blocks' way to work."""
+MANY = 4
+"""Launches from which it is a pattern and not a pass or two."""
+
+
+def applies(facts: Facts) -> bool:
+    """Anything whose launches are known."""
+    return facts.record.plan is not None or facts.launches > 1 or facts.known("timeline_kernels")
+
+
+def judge(facts: Facts) -> Finding | None:
+    """Launches times what one costs, of the time; launches that also leave SMs empty cost those too."""
+    seconds = facts.number("time_cold") or facts.number("time_hot")
+    if seconds is None:
+        seconds = facts.cycles / facts.device.clock_hz
+    kernels = max(facts.launches, int(facts.number("timeline_kernels") or 0))
+    floor = kernels * LAUNCH
+    if kernels < MANY or not seconds:
+        return None
+    blocks = facts.blocks
+    empty = max(0.0, 1 - blocks / facts.device.sms) if blocks is not None else 0.0
+    starting = min(1.0, floor / max(seconds, floor))
+    cost = max(starting, (1 - 1 / kernels) * empty) if starting > 0.2 or empty > 0.2 else starting
+    evidence = (
+        Evidence(metric="kernels", value=kernels, threshold=1.0, why="would do"),
+        Evidence(metric="time to start them", value=floor, threshold=seconds, why="s in all"),
+        facts.evidence("gap_time"),
+        Evidence(metric="blocks of a launch", value=blocks, threshold=float(facts.device.sms), why="SMs"),
+    )
+    verdict = f"launch-bound: {kernels} kernels take about {floor * 1e6:.3g} us to start of {seconds * 1e6:.3g} us" + (
+        f", and each fills {1 - empty:.0%} of the SMs" if empty else ""
+    )
+    return found(
+        RECIPE.name, verdict, cost, evidence, "one launch for all tiles, or persistent blocks: stage persistent"
+    )
+
+
+RECIPE = Recipe(
+    name="launch-bound",
+    about="so many launches that starting takes longer than computing",
+    needs=("time_cold|time_hot|bound_time",),
+    judge=judge,
+    applies=applies,
+)

@@ -1,0 +1,37 @@
+"""What the recipes on occupancy share: what the blocks that a resource keeps off the SM would have been worth."""
+
+from __future__ import annotations
+
+from dgw.model import Evidence
+from dgw.recipes.facts import Facts
+from dgw.recipes.tiling import held_back_by
+
+BUSY = 0.70
+"""Share of the cycles from which a pipe is so busy that more warps could not add much."""
+
+
+def kept_away(facts: Facts, resource: str) -> tuple[float, float, float] | None:
+    """Blocks an SM holds, how many it could hold but for `resource`, and the share of the time they would be worth: the
+    slack, as far as more blocks would fill it. None where occupancy is not what is missing."""
+    kept = held_back_by(facts, resource)
+    blocks = facts.blocks
+    if kept is None or (blocks is not None and blocks <= kept[0] * facts.device.sms):
+        return None
+    if facts.measured and facts.busiest[1] >= BUSY:
+        return None
+    now, could = kept
+    if blocks is not None:
+        could = min(could, max(now, blocks / facts.device.sms))
+    missing = 1 - now / could if could else 0.0
+    worth = max(0.0, facts.slack - facts.idle) if facts.measured else 0.5
+    return now, could, missing * worth
+
+
+def evidence(facts: Facts, limit: str) -> tuple[Evidence, ...]:
+    """The figures behind a finding on occupancy."""
+    return (
+        facts.evidence(limit),
+        facts.evidence("theoretical_occupancy"),
+        facts.evidence("achieved_occupancy"),
+        Evidence(metric="busiest pipe", value=facts.busiest[1], threshold=BUSY, why=facts.busiest[0]),
+    )

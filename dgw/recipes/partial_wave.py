@@ -1,0 +1,42 @@
+"""A last wave of tiles that fills only part of the SMs."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from dgw.model import Evidence, Finding
+from dgw.recipes.facts import Facts
+from dgw.recipes.latency_bound import ENOUGH
+from dgw.recipes.recipe import Recipe, found
+
+
+def judge(facts: Facts) -> Finding | None:
+    """Tiles for each SM, rounded up, against the average: the SMs with one tile less wait for the others."""
+    work = float(facts.tiles) if facts.tiles is not None else facts.blocks
+    sms = facts.device.sms
+    if work is None or work < ENOUGH * sms or facts.launches > 2:
+        return None
+    mean = work / sms
+    lost = 1 - mean / ceil(mean)
+    idle = facts.number("sm_active_cycles") is not None and facts.measured
+    cost = min(lost, facts.idle * 1.25) if idle else lost
+    evidence = (
+        Evidence(metric="tiles an SM", value=mean, threshold=float(ceil(mean)), why="the busiest SM"),
+        facts.evidence("sm_active_cycles", facts.number("elapsed_cycles")),
+    )
+    verdict = (
+        f"partial wave: {work:.0f} tiles on {sms} SMs are {mean:.2f} for each, but the busiest has {ceil(mean)}; "
+        f"{lost:.0%} of the SM time waits for the last wave"
+    )
+    step = (
+        "another tile size, or persistent blocks that share the last tiles: dgw heatmap --shape " + facts.problem.shape
+    )
+    return found(RECIPE.name, verdict, cost, evidence, step)
+
+
+RECIPE = Recipe(
+    name="partial-wave",
+    about="a last wave that fills only part of the SMs",
+    needs=("blocks|waves_per_sm",),
+    judge=judge,
+)

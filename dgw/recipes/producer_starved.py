@@ -1,0 +1,58 @@
+"""Tensor cores that wait for the warp that copies: a ring of tiles that runs empty."""
+
+from __future__ import annotations
+
+from dgw.model import Evidence, Finding
+from dgw.recipes.facts import Facts
+from dgw.recipes.recipe import Recipe, found
+from dgw.recipes.tiling import LATENCY, STAGES, loop
+
+BUSY = 0.80
+"""Share of the active cycles from which the tensor pipe is fed well enough."""
+
+
+def applies(facts: Facts) -> bool:
+    """Kernels whose tiles come by TMA, or whose products are wgmma."""
+    return facts.uses_wgmma or bool(facts.total("tma_inst", "tma_load_bytes"))
+
+
+def judge(facts: Facts) -> Finding | None:
+    """A tensor pipe with pauses in which warps wait neither for it nor for the epilogue, while memory could do more."""
+    pipe = facts.number("tensor_pipe_util_active") or facts.share("tensor")
+    memory = max(facts.share("dram"), facts.share("l2"))
+    fed = facts.stall("gmma", "math_pipe_throttle")
+    waiting = facts.stall("long_scoreboard", "barrier", "sleeping", "branch_resolving", "wait", "membar", "misc")
+    if pipe >= BUSY or waiting <= fed:
+        return None
+    own = loop(facts)
+    cost = (1 - pipe) * waiting / (waiting + fed) * (1 - min(1.0, memory)) - facts.idle / 2
+    evidence = (
+        facts.evidence("tensor_pipe_util_active", BUSY),
+        Evidence(metric="waiting for tiles", value=waiting, threshold=fed, why="waiting for the tensor pipe"),
+        Evidence(metric="memory", value=memory, why="DRAM or L2, the busier of both"),
+        Evidence(
+            metric="cycles of work that cover a copy",
+            value=None if own is None else own.cover,
+            threshold=LATENCY,
+            why="latency of DRAM",
+        ),
+    )
+    verdict = (
+        f"producer starved: the tensor pipe is at work {pipe:.0%} of the active cycles and {waiting:.0%} of "
+        "the warp cycles "
+        "wait for tiles, while memory is not at its limit"
+    )
+    step = (
+        f"more stages than {facts.tunable(*STAGES) or 'now'}, a producer warp of its own, or multicast of the shared "
+        "operand in clusters: dgw list --family hopper"
+    )
+    return found(RECIPE.name, verdict, cost, evidence, step)
+
+
+RECIPE = Recipe(
+    name="producer-starved",
+    about="tensor cores that wait for the warp that copies",
+    needs=("tensor_pipe_util_active", "stall_barrier", "stall_long_scoreboard"),
+    judge=judge,
+    applies=applies,
+)

@@ -1,0 +1,37 @@
+"""Clocks held down by power or heat while the time was taken."""
+
+from __future__ import annotations
+
+from dgw.model import Finding
+from dgw.recipes.facts import Facts
+from dgw.recipes.recipe import Recipe, found
+
+LEAST_DROP = 0.03
+"""Share of the highest clock; steps of 15 MHz below it are the usual case under load."""
+
+
+def judge(facts: Facts) -> Finding | None:
+    """The clock while the samples were taken against the highest, and why. Not a property of the kernel, so never
+    high."""
+    clock, highest = facts.number("sm_clock") or 0.0, facts.device.clock_hz
+    lost = 1 - clock / highest
+    if lost < LEAST_DROP:
+        return None
+    reasons = facts.text("throttle") or "no reason given"
+    evidence = (
+        facts.evidence("sm_clock", highest, "highest clock, Hz"),
+        facts.evidence("power"),
+        facts.evidence("temperature"),
+    )
+    verdict = f"throttled: the SM clock was {clock / 1e6:.0f} MHz of {highest / 1e6:.0f} ({reasons})"
+    step = "compare at equal clocks (--lock-clocks), and use cycles, which do not depend on them"
+    return found(RECIPE.name, verdict, lost, evidence, step, sure=False)
+
+
+RECIPE = Recipe(
+    name="throttled",
+    about="clocks held down by power or heat",
+    needs=("sm_clock",),
+    judge=judge,
+    applies=lambda facts: facts.record.environment.engine == "gpu",
+)

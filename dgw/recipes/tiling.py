@@ -1,0 +1,101 @@
+"""What the declared tiles of a kernel say of its main loop: how long a k tile keeps an SM busy, how far copies are
+ahead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dgw.model import DTYPE_BITS
+from dgw.recipes.facts import Facts
+
+LATENCY = 800.0
+"""Cycles from a request to DRAM until its data have arrived on an unloaded H200 or A100 (published: 560 to 900)."""
+K_TILE = ("BK", "BLOCK_K", "TILE_K", "BLOCK_SIZE_K")
+STAGES = ("STAGES", "NUM_STAGES", "num_stages")
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One k tile: `depth` elements, `work` cycles of an SM for the tile of one CTA, `bytes` of shared memory.
+
+    `ahead` is how many tiles copies run ahead of the products, `resident` how many CTAs take turns on an SM.
+    """
+
+    depth: int
+    count: int
+    work: float
+    bytes: int
+    ahead: int
+    resident: float
+
+    @property
+    def cover(self) -> float:
+        """Cycles of work between the request for a tile and its use."""
+        return self.ahead * self.work * self.resident
+
+
+def rate(facts: Facts) -> float:
+    """FLOP an SM and clock of the pipe that multiplies."""
+    if not facts.uses_tensor_cores:
+        return 2.0 * facts.device.fma_per_sm_per_clock
+    rates = facts.device.tensor_flops_per_sm_per_clock
+    if not facts.uses_wgmma and facts.device.mma_flops_per_sm_per_clock:
+        rates = facts.device.mma_flops_per_sm_per_clock
+    return float(rates.get(facts.problem.a.dtype) or max(rates.values(), default=2 * facts.device.fma_per_sm_per_clock))
+
+
+def element_bytes(facts: Facts) -> float:
+    """Bytes of an element of A."""
+    return DTYPE_BITS.get(facts.problem.a.dtype, 16) / 8
+
+
+def loop(facts: Facts) -> Loop | None:
+    """The main loop of a kernel whose tile and depth are declared."""
+    depth, tile = facts.tunable(*K_TILE), facts.tile
+    if depth is None or tile is None or not facts.problem.known:
+        return None
+    size = element_bytes(facts)
+    if facts.problem.a.dtype == "tf32":
+        depth //= 2  # tensor stages count their depth in elements of 16 bits
+    rows, columns = tile
+    stages = facts.tunable(*STAGES) or 1
+    return Loop(
+        depth=depth,
+        count=-(-facts.problem.k // max(1, depth)),
+        work=2.0 * rows * columns * depth / rate(facts),
+        bytes=int((rows + columns) * depth * size) * stages,
+        ahead=stages - 1,
+        resident=facts.resident,
+    )
+
+
+def barriers(facts: Facts) -> float | None:
+    """Barriers that one warp passes, on average; None when they were not counted."""
+    counted = facts.number("barrier_inst")
+    if counted is None:
+        counted = facts.opcode("BAR")
+    threads, blocks = facts.number("threads_per_block"), facts.blocks
+    if counted is None or not threads or not blocks:
+        return None
+    return counted / (blocks * max(1.0, threads / 32))
+
+
+def limits(facts: Facts) -> dict[str, float]:
+    """Blocks an SM would hold by each resource."""
+    names = {
+        "registers": "occ_limit_registers",
+        "shared memory": "occ_limit_shared_mem",
+        "warps": "occ_limit_warps",
+        "blocks": "occ_limit_blocks",
+    }
+    return {name: value for name, metric in names.items() if (value := facts.number(metric)) is not None}
+
+
+def held_back_by(facts: Facts, resource: str) -> tuple[float, float] | None:
+    """Blocks an SM holds because of `resource`, and how many the others would allow; None where it is not alone."""
+    found = limits(facts)
+    own = found.pop(resource, None)
+    others = min(found.values(), default=None)
+    if own is None or others is None or others <= own:
+        return None
+    return own, others

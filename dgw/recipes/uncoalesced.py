@@ -1,0 +1,86 @@
+"""Lanes of one global access that touch more 32-byte sectors than their bytes fill."""
+
+from __future__ import annotations
+
+from dgw.model import Evidence, Finding
+from dgw.recipes.facts import SECTOR, Facts
+from dgw.recipes.recipe import Recipe, found
+from dgw.recipes.tiling import element_bytes
+
+LEAST_FACTOR = 1.5
+"""Sectors over those that the bytes fill; rows that begin in the middle of a sector alone give up to 1.3."""
+MOST_SECTORS = 16
+"""Sectors that 32 lanes of 16 bytes side by side fill: the most that a request can need."""
+
+
+def judge(facts: Facts) -> Finding | None:
+    """The sectors beyond those needed, of loads and of stores: what L1 and L2 would not have to move."""
+    sides = {"loads": loads(facts), "stores": stores(facts)}
+    excess = {side: sectors - ideal for side, (sectors, ideal) in sides.items() if sectors > LEAST_FACTOR * ideal > 0}
+    if not excess:
+        return None
+    side = max(excess, key=lambda name: excess[name])
+    sectors, ideal = sides[side]
+    every = sum(total for total, _ in sides.values())
+    wasted = sum(excess.values())
+    late = facts.late("long_scoreboard", "lg_throttle", "drain") * wasted / every
+    tags = (facts.number("l1_tag_requests_global") or 0.0) * wasted / every
+    cost = max(
+        facts.relief("l1", max(wasted / 4, tags) / facts.device.sms),
+        facts.relief("l2", wasted * SECTOR / 64 / facts.device.sms),
+        late,
+    )
+    evidence = (
+        Evidence(metric=f"sectors of global {side}", value=sectors, threshold=ideal, why="so many do the bytes fill"),
+        facts.evidence("gld_sectors_per_request" if side == "loads" else "gst_sectors_per_request"),
+    )
+    metric = "global_sectors_hw_ld" if side == "loads" else "global_sectors_hw_st"
+    where = facts.line(metric, "global_sectors_ld" if side == "loads" else "global_sectors_st")
+    verdict = (
+        f"uncoalesced global {side}{where}: {sectors:.4g} sectors of 32 bytes where the bytes fill {ideal:.4g} "
+        f"({sectors / ideal:.1f} times)"
+    )
+    step = "let neighbouring lanes take neighbouring 16-byte pieces of a row: dgw show cuda/tiled --source"
+    return found(RECIPE.name, verdict, cost, evidence, step)
+
+
+def loads(facts: Facts) -> tuple[float, float]:
+    """Sectors of global loads (cp.async included), and how many their bytes fill."""
+    sectors = facts.sectors_loaded or 0.0
+    asked = facts.number("global_bytes_ld")
+    if asked is not None:
+        return sectors, max(asked / SECTOR, 1.0)
+    requests = facts.number("global_requests_ld") or 0.0
+    copies, per_sector = facts.number("ldgsts_inst") or 0.0, facts.number("gld_bytes_per_sector")
+    if per_sector and not copies:
+        return sectors, sectors * min(1.0, per_sector / SECTOR)
+    if copies and facts.tile is not None and facts.tiles and facts.problem.known:
+        rows, columns = (min(*sizes) for sizes in zip(facts.tile, (facts.problem.m, facts.problem.n), strict=True))
+        return sectors, facts.tiles * (rows + columns) * facts.problem.k * element_bytes(facts) / SECTOR
+    if requests and sectors / requests > MOST_SECTORS:
+        return sectors, requests * MOST_SECTORS
+    return sectors, sectors
+
+
+def stores(facts: Facts) -> tuple[float, float]:
+    """Sectors of global stores, and how many D fills; what goes to other places cannot be told from it."""
+    sectors = facts.sectors_stored or 0.0
+    asked = facts.number("global_bytes_st")
+    if asked is not None:
+        return sectors, max(asked / SECTOR, 1.0)
+    requests = facts.number("global_requests_st") or 0.0
+    plan = facts.record.plan
+    if facts.problem.known and facts.launches == 1 and (plan is None or not plan.workspaces):
+        problem = facts.problem
+        size = {"f32": 4, "s32": 4, "s8": 1, "e4m3": 1}.get(problem.d.dtype, 2)
+        ideal = problem.m * problem.n * problem.batch * size / SECTOR
+        return sectors, max(ideal, requests)
+    return sectors, min(sectors, requests * MOST_SECTORS) if requests else sectors
+
+
+RECIPE = Recipe(
+    name="uncoalesced",
+    about="lanes of one global access that touch more sectors than their bytes fill",
+    needs=("global_sectors_hw_ld|global_sectors_ld", "global_requests_ld", "global_requests_st", "global_sectors_st"),
+    judge=judge,
+)
