@@ -31,10 +31,11 @@ COMMANDS = {
     "doctor": "What is missing on this machine, and what to do about it.",
     "store": "Where results are kept: path, info, prune.",
     "child": "",
+    "side": "",
 }
 """Every command and its line of help. A command is `app` or `command` of the module of its name in dgw.commands."""
 
-HIDDEN = ("child",)
+HIDDEN = ("child", "side")
 _MODULES = {"list": "list_", "import": "import_", "store": "store"}
 
 

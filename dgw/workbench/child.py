@@ -317,6 +317,18 @@ class Worker:
         arena.free()
 
 
+def take_turns(worker: Worker, job_file: Path) -> None:
+    """Answer requests until there are no more. Raises ContextLost."""
+    from dgw.workbench.turns import TurnServer, folder_of
+
+    server = TurnServer(
+        worker.gpu, worker.sensors, worker.variants, worker.job, worker.kernels, worker.inputs, worker.say, outcome_of
+    )
+    server.serve(folder_of(job_file))
+    if server.lost:
+        raise ContextLost
+
+
 def serve(variants: Mapping[str, Variant], job_file: Path, fifo: Path, api: Any = None, nvml: Any = None) -> int:
     """Do the job in `job_file`, answer on `fifo`; the exit status is 0, or CONTEXT_LOST after a CUDA fault.
 
@@ -335,7 +347,9 @@ def serve(variants: Mapping[str, Variant], job_file: Path, fifo: Path, api: Any 
             speaker.say(Unavailable(reason=str(error)))
             return 0
         try:
-            if worker is not None:
+            if job.kind == "turns":
+                take_turns(Worker(gpu, sensors, variants, job, speaker.say), job_file)
+            elif worker is not None:
                 worker.work()
         except ContextLost:
             speaker.say(Bye(context_lost=True))

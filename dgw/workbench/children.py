@@ -1,4 +1,7 @@
-"""One child process: started in a session of its own, heard on a FIFO, killed as a whole group at its deadline."""
+"""One child process: started in a session of its own, heard on a FIFO, killed as a whole group at its deadline.
+
+A child of kind `turns` is also spoken to, on a second FIFO.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +48,17 @@ class End:
         return f": {lines[-1][:200]}" if lines else ""
 
 
+REQUESTS = "requests"
+"""The name of the FIFO, in the folder of the job file, on which a child of kind `turns` is spoken to."""
+
+
+def open_requests(folder: Path) -> int:
+    """Make that FIFO and open it. When this process ends, the child reads the end of the file and leaves."""
+    path = folder / REQUESTS
+    os.mkfifo(path, 0o600)
+    return os.open(path, os.O_RDWR)
+
+
 class Child:
     """A running child. `folder` is private to it: job, FIFO and output live there."""
 
@@ -61,6 +75,7 @@ class Child:
         folder.mkdir(parents=True, exist_ok=True)
         self._fifo, self._log, self._clock = folder / "answers", folder / "output.log", clock
         write_job(folder / "job.json", job)
+        self._requests = open_requests(folder) if job.kind == "turns" else None
         os.mkfifo(self._fifo, 0o600)
         self._read = os.open(
             self._fifo, os.O_RDWR | os.O_NONBLOCK
@@ -77,12 +92,36 @@ class Child:
                     start_new_session=True,
                 )
         except OSError as error:
-            os.close(self._read)
+            self._close(self._read)
             raise ChildFault(f"cannot start {command[0]}: {error.strerror}", "dgw doctor") from error
         self._exit = os.pidfd_open(self._process.pid)
         self._inner: int | None = None
         self._bye: Bye | None = None
         self._timed_out = False
+        self._waiting: list[Message] = []
+        self._rest = b""
+
+    def ask(self, request: bytes) -> None:
+        """Send one line to a child of kind `turns`. What a dead child does not read is lost."""
+        if self._requests is not None:
+            with contextlib.suppress(OSError):
+                os.write(self._requests, request)
+
+    def answer(self, limit_s: float) -> Message | None:
+        """The next message, or None when the child ended, or said nothing for `limit_s` (then `finish` says so)."""
+        end = self._clock() + limit_s
+        while True:
+            if self._waiting:
+                return self._waiting.pop(0)
+            ready = select.select([self._read, self._exit], [], [], max(0.0, end - self._clock()))[0]
+            *lines, self._rest = self._lines(self._rest)
+            for line in lines:
+                self._waiting.append(self._noted(decode(line)))
+            if not lines and self._exit in ready:
+                return None
+            if not ready and self._clock() >= end:
+                self._timed_out = True
+                return None
 
     def messages(self, deadline_s: float, start_s: float) -> Iterator[Message]:
         """Every message until the child exits, or is silent for `deadline_s` (before the first one: `start_s`)."""
@@ -93,13 +132,8 @@ class Child:
             lines = self._lines(rest)
             rest = lines.pop()
             for line in lines:
-                message = decode(line)
                 last, limit = self._clock(), deadline_s
-                if isinstance(message, Hello):
-                    self._inner = message.pid
-                if isinstance(message, Bye):
-                    self._bye = message
-                yield message
+                yield self._noted(decode(line))
             if self._exit in ready:
                 for line in self._lines(rest)[:-1]:
                     yield decode(line)
@@ -107,6 +141,13 @@ class Child:
             if not ready and self._clock() - last >= limit:
                 self._timed_out = True
                 return
+
+    def _noted(self, message: Message) -> Message:
+        if isinstance(message, Hello):
+            self._inner = message.pid
+        if isinstance(message, Bye):
+            self._bye = message
+        return message
 
     def _lines(self, rest: bytes) -> list[bytes]:
         """Complete lines that have arrived; the last item is what is not complete yet."""
@@ -123,9 +164,7 @@ class Child:
             os.killpg(self._process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_KILL_WAIT_S)
-        for descriptor in (self._read, self._exit):
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
+        self._close(self._exit, self._read)
         return End(
             how="timed-out" if self._timed_out else "exited",
             status=self._process.returncode,
@@ -133,6 +172,12 @@ class Child:
             context_lost=self._bye is not None and self._bye.context_lost,
             output=self.output(),
         )
+
+    def _close(self, *descriptors: int) -> None:
+        for descriptor in (*descriptors, self._requests):
+            if descriptor is not None:
+                with contextlib.suppress(OSError):
+                    os.close(descriptor)
 
     def _stop_program(self) -> None:
         """Under a profiler kill its program first and let the profiler write what it has."""

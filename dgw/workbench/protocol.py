@@ -62,11 +62,12 @@ class Group(Noun, frozen=True, kw_only=True):
 class ChildJob(Noun, frozen=True, kw_only=True):
     """What a child has to do: `probe` says hello and ends, `measure` checks and times, `profile` launches in ranges.
 
+    `turns` reads requests from the FIFO beside the job file (:mod:`dgw.workbench.turns`) until it is told to leave.
     `timeline` launches and replays in ranges; `trace` names the file into which torch.profiler writes them (empty: nsys
     is attached).
     """
 
-    kind: Literal["probe", "measure", "profile", "timeline"]
+    kind: Literal["probe", "measure", "profile", "timeline", "turns"]
     groups: tuple[Group, ...] = ()
     policy: Policy = Policy()
     device_code: dict[str, str] = {}  # name of a device source -> its cubin file
@@ -109,6 +110,29 @@ class Done(Noun, frozen=True, kw_only=True, tag="done"):
     flags: tuple[str, ...] = ()
 
 
+class Ready(Noun, frozen=True, kw_only=True, tag="ready"):
+    """A member is prepared under `name`: every turn will be one replay of `launches` launches over `sets` buffer sets.
+
+    With one set the inputs are hot, for the reason `hot`.
+    """
+
+    name: str
+    launches: int
+    sets: int = 1
+    hot: str = ""
+
+
+class Turned(Noun, frozen=True, kw_only=True, tag="turned"):
+    """One turn: seconds of one launch, and a reading of the sensors meanwhile (Hz, W, degrees C, NVML's names)."""
+
+    name: str
+    seconds: float
+    sm_clock: float | None = None
+    power: float | None = None
+    temperature: float | None = None
+    throttle: tuple[str, ...] = ()
+
+
 class Bye(Noun, frozen=True, kw_only=True, tag="bye"):
     """The job is finished, or the context is dead (`context_lost`) and another child has to go on."""
 
@@ -121,7 +145,7 @@ class Garbled(Noun, frozen=True, kw_only=True, tag="garbled"):
     line: str
 
 
-Message = Hello | Unavailable | Begin | Done | Bye | Garbled
+Message = Hello | Unavailable | Begin | Done | Ready | Turned | Bye | Garbled
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Message)
 

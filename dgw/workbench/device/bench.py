@@ -103,6 +103,17 @@ class Competitor:
             self._gpu.elapsed(graph.launch)
         return timing.Entrant(self.key, hot, cold)
 
+    def capture_widest(self, sets: int, policy: Policy, launches: int = 0) -> int:
+        """Capture one graph over all sets, of `launches` launches (0: of about the policy's length); how many it has.
+
+        It is replayed once, so that the first turn finds everything in place.
+        """
+        count = launches or timing.launches_per_replay(self.single_seconds(), sets, policy.replay_s)
+        graph = self._capture(count, sets)
+        self._graphs["cold" if sets > 1 else "hot"] = (graph, count)
+        self._gpu.elapsed(graph.launch)
+        return count
+
     @property
     def widest(self) -> timing.Cache:
         """The graph that uses all sets."""

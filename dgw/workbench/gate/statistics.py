@@ -123,10 +123,21 @@ def mean_rejected(test: Test, policy: GatePolicy) -> Bools:
 def noncentrality(pairs: int, alpha: float, power: float) -> float:
     """The mean in standard errors at which a one-sided t test over `pairs` at `alpha` rejects with `power`."""
     from scipy.optimize import brentq
-    from scipy.special import nctdtr
+
+    highest = 10 * t_quantile(1 - alpha, pairs - 1) + 40
+    return float(brentq(lambda ncp: rejects(ncp, pairs, alpha) - power, 0.0, highest))
+
+
+def rejects(noncentral: float, pairs: int, alpha: float) -> float:
+    """The chance that a one-sided t test over `pairs` at `alpha` rejects when the mean is so many standard errors.
+
+    Far out, where the noncentral distribution of SciPy gives up, a normal one does.
+    """
+    from scipy.special import nctdtr, ndtr
 
     critical = t_quantile(1 - alpha, pairs - 1)
-    return float(brentq(lambda ncp: 1 - nctdtr(pairs - 1, ncp, critical) - power, 0.0, 10 * critical + 40))
+    below = float(nctdtr(pairs - 1, noncentral, critical))
+    return 1 - (float(ndtr(critical - noncentral)) if math.isnan(below) else below)
 
 
 def detectable(spread: float, pairs: int, alpha: float, power: float) -> float:
@@ -157,11 +168,10 @@ def two_stage_power(effect: float, spread: float, policy: GatePolicy, family: in
 
 
 def _stage_power(effect: float, spread: float, pairs: int, alpha: float, floor: float) -> float:
-    from scipy.special import nctdtr, ndtr
+    from scipy.special import ndtr
 
     error = spread / math.sqrt(pairs)
-    significant = 1 - float(nctdtr(pairs - 1, min(effect / error, 1e3), t_quantile(1 - alpha, pairs - 1)))
-    return min(significant, float(ndtr((effect - floor) / error)))
+    return min(rejects(effect / error, pairs, alpha), float(ndtr((effect - floor) / error)))
 
 
 def two_stage_detectable(spread: float, policy: GatePolicy, family: int = 1, power: float = 0.8) -> float:

@@ -17,7 +17,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest migration that this code knows; a store at another revision is migrated or refused."""
 
 metadata = MetaData(
@@ -102,4 +102,17 @@ artifact = Table(
     Column("kind", String(40), nullable=False),
     Column("bytes", BigInteger, nullable=False),
     Column("name", String(200), nullable=False),
+)
+
+gate = Table(
+    "gate",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("created", String(40), nullable=False, index=True),
+    Column("kind", String(20), nullable=False),
+    Column("subject", String(64), nullable=False),  # what gates have to have in common to be read together
+    Column("code", Integer, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    Index("ix_gate_kind_subject", "kind", "subject"),
 )
