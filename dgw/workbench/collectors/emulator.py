@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 
 import msgspec
 
@@ -40,7 +40,7 @@ FAMILIES = {
 
 @dataclass(frozen=True)
 class Emulation:
-    """What an emulation found. `by_line` has the additive figures of each source line, all launches together."""
+    """What an emulation found. `by_line` has the additive figures of each line of a stage, all launches together."""
 
     check: Check
     measurements: tuple[Measurement, ...]
@@ -242,7 +242,8 @@ def _excess(check: Check) -> float:
 
 def _say(findings: Sequence[Finding]) -> str:
     first = findings[0]
-    place = f"{PurePath(first.source.file).name}:{first.source.line}" if first.source.file else f"PTX line {first.line}"
+    line = first.site if first.site.file else first.source
+    place = str(line) if line.file else f"PTX line {first.line}"
     more = f" and {len(findings) - 1} more findings" if len(findings) > 1 else ""
     return f"{first.kind} at {place}: {first.message}{more}"
 
@@ -279,8 +280,7 @@ def _measurements(
         yield measure("inst_per_opcode", count, f"opcode {opcode}")
     for line, counts in by_line.items():
         if line.file:
-            scope = f"line {PurePath(line.file).name}:{line.line}"
-            yield from (measure(name, value, scope) for name, value in counts.items() if name in METRICS)
+            yield from (measure(name, value, f"line {line}") for name, value in counts.items() if name in METRICS)
     yield measure("emulated_ctas", ctas)
     yield measure("bound_time", bound.seconds)
     yield measure("bound_pipe", bound.pipe)

@@ -1,8 +1,11 @@
 """CTA barriers: who waits where, when they are released, and what is wrong with that.
 
-`bar.sync a` without a count waits for every thread of the CTA that has not exited, as NVIDIA GPUs do; that some thread
-exited, or waits for the same barrier at another instruction, is reported. With a count, whole warps are counted, at
-whatever instruction they wait, so producers and consumers may use named barriers.
+`bar.sync a` without a count waits for every thread of the CTA that has not exited. So do sm_70 and newer: the Volta
+tuning guide speaks of "all non-exited threads", and the PTX manual of `exit` says that a barrier for all threads is
+released when only exiting threads hold it up. Leaving early is no fault of its own; what the missing threads should
+have written is missing, and that is found where it is read. That some thread waits for the same barrier at another
+instruction is reported. With a count, whole warps are counted, at whatever instruction they wait, so producers
+and consumers may use named barriers; exited threads do not arrive there.
 """
 
 from __future__ import annotations
@@ -122,7 +125,7 @@ class Barriers:
         self.at[released] = -1
 
     def _report(self, released: NDArray[np.bool_]) -> None:
-        """Whole-CTA barriers that some thread never reaches, or reaches at another instruction."""
+        """Whole-CTA barriers that some threads reach at another instruction."""
         engine, lanes = self.engine, self.engine.lanes
         whole = released & (self.count == 0)
         for cta in np.unique(lanes.cta[whole]):
@@ -134,10 +137,6 @@ class Barriers:
                 message = f"some threads wait here, others at PTX line {line}: not every thread reaches this barrier"
                 members = np.nonzero(whole & here & (self.at == first))[0]
                 engine.findings.add("barrier", message, first, lanes, members, other=second)
-            gone = here & lanes.exists & ~engine.alive
-            if gone.any():
-                message = f"{int(gone.sum())} threads of the CTA have exited and never reach this barrier"
-                engine.findings.add("barrier", message, int(places[0]), lanes, np.nonzero(gone)[0])
 
     def _reduce(self, released: NDArray[np.bool_]) -> None:
         """Write the results of bar.red."""
@@ -163,6 +162,8 @@ class Barriers:
         for index in np.unique(self.at[self.at >= 0]):
             members = np.nonzero(self.at == index)[0]
             message = f"{len(members)} threads wait for barrier {int(self.number[members[0]])} and nobody can go on"
+            gone = int(((lanes.cta == lanes.cta[members[0]]) & lanes.exists & ~engine.alive).sum())
+            message += f"; {gone} threads of the CTA have exited" if gone else ""
             engine.findings.add("deadlock", message, int(index), lanes, members)
 
 

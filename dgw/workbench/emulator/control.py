@@ -34,6 +34,7 @@ class Control:
         self.place = np.zeros(self.lanes.count, dtype=np.int64)
         self.resume = np.zeros(self.lanes.count, dtype=np.int64)
         self.steps = 0
+        self.split: list[tuple[int, str, Array]] = []  # aligned barriers that part of a warp waits at: who
 
     def run(self, step_limit: int) -> None:
         """Run all lanes to their end. Raises Stop after reporting why the batch cannot go on."""
@@ -179,9 +180,7 @@ class Control:
             warps = mask.reshape(-1, WARP)
             partly = warps.any(axis=1) & (warps != self.engine.alive.reshape(-1, WARP)).any(axis=1)
             if partly.any():
-                message = f"{end.name}: not all lanes of its warp execute it"
-                lanes = np.nonzero(mask & np.repeat(partly, WARP))[0]
-                self.engine.findings.add("divergent", message, block.last - 1, self.lanes, lanes)
+                self.split.append((block.last - 1, end.name, mask & np.repeat(partly, WARP)))
         self.barriers.wait(block.last - 1, mask)
         self.place[mask] = WAITING
         self.resume[mask] = resume
@@ -189,7 +188,22 @@ class Control:
 
     def _release(self) -> None:
         while (released := self.barriers.release()) is not None:
+            self._judge_split(released)
             self.place[released] = self.resume[released]
+
+    def _judge_split(self, released: Array) -> None:
+        """Report barriers that the rest of a warp did not execute; that the rest has exited meanwhile is no fault."""
+        left = []
+        for index, name, waiting in self.split:
+            if not (waiting & released).any():
+                left.append((index, name, waiting))
+                continue
+            rest = self.engine.alive & ~waiting
+            torn = np.repeat(rest.reshape(-1, WARP).any(axis=1), WARP) & waiting
+            if torn.any():
+                message = f"{name}: not all lanes of its warp execute it"
+                self.engine.findings.add("divergent", message, index, self.lanes, np.nonzero(torn)[0])
+        self.split = left
 
     def _branch(self, block: Block, warps: int, divergent: int) -> None:
         if self.engine.observer is not None:
@@ -204,6 +218,7 @@ class Control:
         self._branch(block, int(lanes.any(axis=1).sum()), int(divergent.sum()))
 
     def _deadlock(self) -> None:
+        self._judge_split(self.place == WAITING)
         self.barriers.deadlock()
         raise Stop("deadlock")
 

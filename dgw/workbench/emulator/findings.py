@@ -51,6 +51,7 @@ class Findings:
             message=message,
             line=info.line,
             source=info.source,
+            site=info.site,
             cta=lanes.ctas[cta],
             threads=threads,
             address=address,

@@ -86,6 +86,7 @@ class Kernel:
                     width_bytes=operation.width,
                     matrices=operation.matrices,
                     block=block.number,
+                    site=instruction.site,
                 )
                 infos.append(info)
         return tuple(infos)

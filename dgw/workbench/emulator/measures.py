@@ -45,8 +45,8 @@ class Table:
         return {name: int(value) for name, value in zip(self.names, self.values.sum(axis=0), strict=True)}
 
     def by_source_line(self) -> dict[SourceLine, Totals]:
-        """Sums per source line without zeros; lines that executed nothing are left out."""
-        return self._by(lambda info: info.source)
+        """Sums per line of the kernel's own file, inlined functions of other files apart; no zeros, no idle lines."""
+        return self._by(lambda info: info.site if info.site.file else info.source)
 
     def by_ptx_line(self) -> dict[int, Totals]:
         """Sums per PTX line without zeros; lines that executed nothing are left out."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Protocol
 
 import numpy as np
@@ -18,10 +19,19 @@ Dim3 = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class SourceLine:
-    """A line of the source named by a `.loc` directive; `line` 0 and file "" when there is none."""
+    """A line of the source named by a `.loc` directive; `line` 0 and file "" when there is none.
+
+    `inlined` is set where this is the place in the kernel's own file at which a function of another file was inlined:
+    `FILE:N` of the line in that function, without folders.
+    """
 
     file: str = ""
     line: int = 0
+    inlined: str = ""
+
+    def __str__(self) -> str:
+        """`swizzled.cu:73`, or `swizzled.cu:73 (async.cuh:39)`."""
+        return f"{PurePath(self.file).name}:{self.line}" + (f" ({self.inlined})" if self.inlined else "")
 
 
 @dataclass(frozen=True)
@@ -32,7 +42,8 @@ class InstructionInfo:
     `ld st ldmatrix stmatrix cp.async atom red`, empty for the rest. `space` is `global shared local param const
     generic` or empty; `Access.space` is the resolved one. `width_bytes` is what one lane moves: bytes of the whole
     vector; for ldmatrix and stmatrix 16 (one row), for cp.async the copy size.
-    `matrices` is the count of 8x8 matrices of ldmatrix and stmatrix, else 0.
+    `matrices` is the count of 8x8 matrices of ldmatrix and stmatrix, else 0. `source` is the innermost line, as in the
+    machine code's line table; `site` the line of the kernel's own file from which it was inlined, or that line itself.
     """
 
     index: int
@@ -46,6 +57,7 @@ class InstructionInfo:
     width_bytes: int = 0
     matrices: int = 0
     block: int = 0
+    site: SourceLine = SourceLine()
 
 
 class Access:
@@ -114,9 +126,10 @@ class Observer(Protocol):
 class Finding:
     """One thing that a run did and must not do.
 
-    `kind` is one of :data:`KINDS`. `line` is the PTX line, `source` the source line of the accused instruction;
-    `other_line` and `other_source` name the earlier conflicting access of a race. `threads` are linear thread indices
-    in `cta` (at most 8 of `count`), `address` the byte address of the first of them in `space`.
+    `kind` is one of :data:`KINDS`. `line` is the PTX line, `source` the source line of the accused instruction, `site`
+    that line in the kernel's own file; `other_line` and `other_source` name the earlier conflicting access of a race.
+    `threads` are linear thread indices in `cta` (at most 8 of `count`), `address` the byte address of the first of them
+    in `space`.
     """
 
     kind: str
@@ -130,6 +143,7 @@ class Finding:
     count: int = 1
     other_line: int = 0
     other_source: SourceLine = field(default_factory=SourceLine)
+    site: SourceLine = field(default_factory=SourceLine)
 
 
 KINDS: dict[str, str] = {

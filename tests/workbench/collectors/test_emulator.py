@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from dgw.errors import DgwError
@@ -164,6 +166,20 @@ def test_conflicts_are_charged_to_their_source_line() -> None:
     column = TILE[: TILE.index("d[i")].count("\n") + 1
     assert lines[column]["smem_bank_conflicts_ld"] == 32 * 31
     assert any(m.scope == f"line kernel.cu:{column}" for m in found.measurements)
+
+
+def test_a_line_of_an_inlined_function_is_charged_to_the_line_of_the_kernel_that_calls_it(tmp_path: Path) -> None:
+    header = tmp_path / "half.cuh"
+    header.write_text("__device__ inline void keep(float* to, float value) {\n    *to = value;\n}\n")
+    problem = gemm(32, 32, 32, "f32")
+    text = TILE.replace("d[i * 32 + threadIdx.x] = rows[threadIdx.x * 33 + i]",
+                        "keep(d + i * 32 + threadIdx.x, rows[threadIdx.x * 33 + i])")  # fmt: skip
+    compiled = ptx_of('#include "half.cuh"\n' + text, options=(f"-I{tmp_path}",))
+    case = Case(problem=problem, variant="test/kernel")
+    found = emulate(case, one_launch(problem, grid=(1, 1, 1)), lambda source: compiled, None, H200)
+    stores = {m.scope: m.value for m in found.measurements if m.metric == "global_requests_st" and "line" in m.scope}
+    place = TILE[: TILE.index("d[i")].count("\n") + 2
+    assert stores == {f"line kernel.cu:{place} (half.cuh:2)": 32}
 
 
 def test_tensor_maps_are_refused_by_name() -> None:

@@ -51,6 +51,31 @@ def test_lines_come_from_loc_directives_with_and_without_inlining() -> None:
     assert [(i.source.file, i.source.line) for i in instructions[:3]] == [("some.cu", line) for line in (5, 9, 11)]
 
 
+def test_inlined_code_knows_its_line_in_the_file_of_the_kernel() -> None:
+    body = (
+        ".loc 1 5 2\nmov.b32 %r1, 1;\n"
+        ".loc 1 20 3, function_name $L0, inlined_at 1 5 2\nmov.b32 %r1, 2;\n"  # a function of the same file
+        ".loc 2 7 1, function_name $L1, inlined_at 1 20 3\nmov.b32 %r1, 3;\n"  # one of another file, called there
+        ".loc 3 9 1, function_name $L2, inlined_at 2 7 1\nmov.b32 %r1, 4;\n"  # and what that one calls
+        ".loc 2 7 1\nmov.b32 %r1, 5;"  # the same line, not inlined any more
+    )
+    text = entry(body) + "".join(f'.file {n} "/f/{name}"\n' for n, name in enumerate(("k.cu", "a.cuh", "b.cuh"), 1))
+    found = [(str(i.source), str(i.site)) for i in parse_module(text).functions["k"].instructions[:5]]
+    assert found == [
+        ("k.cu:5", "k.cu:5"),
+        ("k.cu:20", "k.cu:20"),
+        ("a.cuh:7", "k.cu:20 (a.cuh:7)"),
+        ("b.cuh:9", "k.cu:20 (b.cuh:9)"),
+        ("a.cuh:7", "a.cuh:7"),
+    ]
+
+
+def test_a_circle_of_inlined_lines_ends() -> None:
+    lines = ".loc 1 5 2, function_name $L0, inlined_at 1 6 2\n.loc 1 6 2, function_name $L0, inlined_at 1 5 2\n"
+    body = f"{lines}mov.b32 %r1, 1;"
+    assert parse_module(entry(body)).functions["k"].instructions[0].site.line == 6
+
+
 def test_addresses_take_signs_and_spaces() -> None:
     body = "ld.global.u32 %r1, [ %d1 + 0 ];\nld.global.u32 %r1, [%d1+-8];\nld.global.u32 %r1, [%d1 - 0x10];"
     instructions = parse_module(entry(body)).functions["k"].instructions

@@ -261,6 +261,31 @@ def test_the_checks_of_shared_memory_can_be_left_out() -> None:
     assert kinds(launch(text, [out])) == ["race"]
 
 
+LEAVING = """extern "C" __global__ void k(int* out) {
+    __shared__ int s[64]; int t = threadIdx.x;
+    if (t >= %s) return;
+    s[t] = t * 3; %s
+    out[t] = s[%s]; }"""
+
+
+@pytest.mark.parametrize("left", [32, 40, 1])
+def test_a_barrier_waits_only_for_threads_that_have_not_exited(left: int) -> None:
+    out = np.zeros(64, np.int32)
+    assert launch(LEAVING % (left, "__syncthreads();", f"{left} - 1 - t"), [out]).findings == ()
+    assert out.tolist() == [3 * (left - 1 - t) for t in range(left)] + [0] * (64 - left)
+
+
+def test_what_exited_threads_should_have_written_is_found_where_it_is_read() -> None:
+    out = np.zeros(64, np.int32)
+    assert kinds(launch(LEAVING % (40, "__syncthreads();", "63 - t"), [out])) == ["uninitialised-shared"]
+
+
+def test_a_barrier_for_a_number_of_threads_does_not_count_exited_ones() -> None:
+    outcome = launch(LEAVING % (32, 'asm volatile("bar.sync 1, 64;" ::: "memory");', "t"), [np.zeros(64, np.int32)])
+    assert kinds(outcome) == ["deadlock"]
+    assert "32 threads of the CTA have exited" in outcome.findings[0].message
+
+
 def test_a_barrier_counts_votes() -> None:
     text = """extern "C" __global__ void k(int* out) {
         int t = threadIdx.x;

@@ -27,7 +27,10 @@ class Variable:
 
 @dataclass(slots=True)
 class Instruction:
-    """One instruction: `name` is the full opcode text, `opcode` its first word, `modifiers` the other words."""
+    """One instruction: `name` is the full opcode text, `opcode` its first word, `modifiers` the other words.
+
+    `source` and `site` are its lines, as in :class:`~dgw.workbench.emulator.observer.InstructionInfo`.
+    """
 
     name: str
     opcode: str
@@ -38,6 +41,7 @@ class Instruction:
     line: int
     source: SourceLine
     text: str
+    site: SourceLine
 
 
 @dataclass

@@ -6,8 +6,8 @@ import re
 from dataclasses import replace
 
 from dgw.workbench.emulator.errors import at_line
-from dgw.workbench.emulator.observer import SourceLine
 from dgw.workbench.emulator.ptx.declarations import header_parameters, is_variable, variable
+from dgw.workbench.emulator.ptx.lines import Lines
 from dgw.workbench.emulator.ptx.module import Function, Instruction, Module
 from dgw.workbench.emulator.ptx.operands import Label, Operand, Register, Symbol, parse
 from dgw.workbench.emulator.ptx.scopes import Scopes
@@ -16,7 +16,6 @@ from dgw.workbench.emulator.ptx.statements import Statement, split, split_operan
 _GUARD = re.compile(r"@(!?)\s*([%\w$]+)\s+")
 _OPCODE = re.compile(r"([a-z][a-z0-9_]*)((?:\.[A-Za-z0-9_]+(?:::[A-Za-z0-9_]+)*)*)(?=[\s\[{(]|$)")
 _HEADER = re.compile(r"((?:\.(?:visible|extern|weak|common)\s+)*)\.(entry|func)\b\s*(.*)\Z", re.DOTALL)
-_LOC = re.compile(r"\.loc\s+(\d{1,9})\s+(\d{1,9})")
 _FILE = re.compile(r'\.file\s+(\d{1,9})\s+"([^"]*)"')
 _BOUNDS = re.compile(r"\.(maxntid|reqntid)\s+([\d\s,]+)")
 _IGNORED = (
@@ -40,11 +39,9 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self.text = text
         self.module = Module()
-        self.files: dict[int, str] = {int(n): name for n, name in _FILE.findall(text)}
         self.function: Function | None = None
         self.scopes: Scopes | None = None
-        self.source = SourceLine()
-        self.sources: dict[tuple[int, int], SourceLine] = {}
+        self.lines = Lines({int(n): name for n, name in _FILE.findall(text)})
         self.pending: list[tuple[int, int]] = []  # (instruction index, scope number) with labels to resolve
         self.awaiting: Function | None = None
         self.operands: dict[tuple[int, str], Operand] = {}
@@ -64,7 +61,8 @@ class _Parser:
             outer = dict(self.module.variables)
             outer.update({v.name: v for v in self.function.parameters + self.function.returns})
             self.scopes = Scopes(outer, frozenset(self.module.functions))
-            self.source, self.pending, self.operands = SourceLine(), [], {}
+            self.lines.begin()
+            self.pending, self.operands = [], {}
         elif self.scopes is not None:
             self.scopes.open()
         else:
@@ -112,13 +110,8 @@ class _Parser:
     def _line(self, statement: Statement) -> None:
         words = statement.text
         if words.startswith(".loc"):
-            found = _LOC.match(words)
-            if not found:
+            if not self.lines.read(words):
                 raise at_line(f"`{words[:60]}` is malformed", statement.line)
-            key = (int(found[1]), int(found[2]))
-            if key not in self.sources:
-                self.sources[key] = SourceLine(self.files.get(key[0], ""), key[1])
-            self.source = self.sources[key]
         elif words.startswith(".target"):
             self.module.arch = words[len(".target") :].split(",")[0].strip()
 
@@ -204,7 +197,8 @@ class _Parser:
             self.names[name] = (opcode[1], tuple(opcode[2].split(".")[1:]))
         first, modifiers = self.names[name]
         operands = tuple(self._operand(part, line) for part in split_operands(rest[opcode.end() :].strip(), line))
-        return Instruction(name, first, modifiers, operands, guard, negated, line, self.source, words)
+        source, site = self.lines.source, self.lines.site
+        return Instruction(name, first, modifiers, operands, guard, negated, line, source, words, site)
 
     def _operand(self, text: str, line: int) -> Operand:
         assert self.scopes is not None
