@@ -6,6 +6,7 @@ import pytest
 from dgw.kernels import tensor
 from dgw.model import Epilogue, Operand, Pointer, Problem, Scalar, Variant, gemm
 from dgw.toolchain.build import build
+from dgw.toolchain.cache import CompileCache
 from dgw.toolchain.devices import device, device_for_arch
 from tests.kernels.ladder import STAGES
 
@@ -22,12 +23,12 @@ def fused(dtype: str = "s8", activation: str = "gelu", quantise: str = "row", **
 
 
 @pytest.mark.parametrize("variant", FUSED, ids=lambda v: v.id)
-def test_a_full_epilogue_spills_no_registers(variant: Variant) -> None:
+def test_a_full_epilogue_spills_no_registers(variant: Variant, cache: CompileCache) -> None:
     target = device("h200")
     assert variant.plan is not None
     assert variant.refuses(fused(), variant.defaults(), target) is None
     (launch,) = variant.plan(fused(), variant.defaults(), target).launches
-    result = build(launch.source, variant.root, variant.includes, target.arch)
+    result = build(launch.source, variant.root, variant.includes, target.arch, cache)
     used = result.resources(launch.entry)
     assert (used.spill_store_bytes, used.spill_load_bytes) == (0, 0)
 

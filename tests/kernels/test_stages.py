@@ -22,11 +22,6 @@ AUDITED = [("f16", "nn"), ("f16", "tt"), ("bf16", "nt"), ("f32", "nn"), ("f32", 
 LARGE = 4096
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> CompileCache:
-    return CompileCache(tmp_path_factory.mktemp("compiled"))
-
-
 def fitting(variant: Variant, problem: Problem, target: Device) -> Config:
     """The default config, with the stages that its refusal names where the device has too little shared memory."""
     config = variant.defaults()
@@ -62,7 +57,7 @@ def test_the_default_config_compiles_without_spills_or_remarks(
 @pytest.mark.parametrize(("dtype", "layout"), AUDITED)
 @pytest.mark.parametrize("variant", STAGES, ids=lambda v: v.id)
 def test_machine_code_accesses_shared_memory_as_the_ptx_says(
-    variant: Variant, dtype: str, layout: str, cache: CompileCache
+    variant: Variant, dtype: str, layout: str, cache: CompileCache, listings: Path
 ) -> None:
     if dtype not in variant.dtypes:
         assert "not supported" in str(
@@ -74,7 +69,7 @@ def test_machine_code_accesses_shared_memory_as_the_ptx_says(
         assert (used.spill_store_bytes, used.spill_load_bytes) == (0, 0)
         machine = Counter(
             (access.kind, access.width)
-            for access in memory_instructions(disassemble(result.cubin, entry))
+            for access in memory_instructions(disassemble(result.cubin, entry, listings))
             if access.kind in ("LDS", "STS", "LDSM", "LDGSTS", "HMMA")
         )
         assert machine == shared_accesses(result.ptx)
@@ -93,11 +88,11 @@ def loops(code: list[SassInstruction]) -> list[list[SassInstruction]]:
 @pytest.mark.parametrize("name", ["tensor-core", "fused-epilogue", "persistent"])
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 def test_inside_the_matrix_the_main_loop_copies_without_a_predicate_and_does_little_else(
-    name: str, layout: str, cache: CompileCache
+    name: str, layout: str, cache: CompileCache, listings: Path
 ) -> None:
     variant = next(v for v in STAGES if v.name == name)
     ((entry, result),) = built(variant, gemm(LARGE, LARGE, LARGE, layout=layout), "sm_90a", cache)
-    code = [i for i in disassemble(result.cubin, entry) if not i.never_executes]
+    code = [i for i in disassemble(result.cubin, entry, listings) if not i.never_executes]
     busy = [loop for loop in loops(code) if any(i.base == "HMMA" for i in loop)]
     main = min(busy, key=lambda loop: sum(i.base not in ("HMMA", "LDSM", "LDGSTS") for i in loop))
     counted = Counter(i.base for i in main)
@@ -143,13 +138,13 @@ def test_more_blocks_than_a_grid_has_are_refused() -> None:
     assert "threads" in str(refuses_launch(2048, 0, 1, device("h200")))
 
 
-def test_tiled_and_swizzled_differ_only_in_the_place_of_a_chunk(cache: CompileCache) -> None:
+def test_tiled_and_swizzled_differ_only_in_the_place_of_a_chunk(cache: CompileCache, listings: Path) -> None:
     by_name = {variant.name: variant for variant in STAGES}
     for dtype, layout in AUDITED[:-1]:
         counts = []
         for name in ("tiled", "swizzled"):
             ((entry, result),) = built(by_name[name], gemm(LARGE, LARGE, LARGE, dtype, layout), "sm_90a", cache)
-            code = [i for i in disassemble(result.cubin, entry) if not i.never_executes]
+            code = [i for i in disassemble(result.cubin, entry, listings) if not i.never_executes]
             counted = Counter(i.opcode for i in code if i.base in ("FFMA", "LDS", "STS", "LDG", "STG", "BAR"))
             counts.append(counted)
         assert counts[0] == counts[1]

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from dgw.model import Case, Operand, Problem, Source, Variant, gemm
-from dgw.toolchain.build import build
 from dgw.toolchain.devices import device
 from dgw.workbench.collectors.emulator import Emulation, emulate
 from tests.kernels.ladder import STAGES
+from tests.workbench.emulator.stages import stage_ptx
 
 replace = msgspec.structs.replace
 H200 = device("h200")
@@ -21,7 +21,7 @@ def emulated(variant: Variant, problem: Problem) -> Emulation:
     assert variant.plan is not None
 
     def ptx(source: Source) -> str:
-        return build(source, variant.root, variant.includes, H200.arch).ptx
+        return stage_ptx(variant.id, source, H200.arch)
 
     case = Case(problem=problem, variant=variant.id, config=config)
     return emulate(case, variant.plan(problem, config, H200), ptx, None, H200, full_grid=True)

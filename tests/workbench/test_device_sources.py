@@ -11,6 +11,7 @@ import pytest
 import dgw.workbench.device as package
 from dgw.model import Epilogue, Operand, Source, gemm
 from dgw.toolchain.build import Build, build
+from dgw.toolchain.cache import CompileCache
 from dgw.workbench.device.buffers import ALIGNMENT, GUARD, ForeignBuffer, slab_layout
 from dgw.workbench.device.check import ELEMENT_CODES, PARTIAL, Chunk, comparison, reference_task
 from dgw.workbench.device.inputs import filling
@@ -21,9 +22,9 @@ ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a")
 
 
 @pytest.fixture(scope="module")
-def builds() -> dict[tuple[str, str], Build]:
+def builds(cache: CompileCache) -> dict[tuple[str, str], Build]:
     return {
-        (name, arch): build(Source(path=f"{name}.cu"), FOLDER, (), arch, None)
+        (name, arch): build(Source(path=f"{name}.cu"), FOLDER, (), arch, cache)
         for name in DEVICE_CODE
         for arch in ARCHITECTURES
     }

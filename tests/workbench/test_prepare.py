@@ -19,11 +19,6 @@ CHEATS = Path(__file__).parent.parent / "cheats"
 VARIANTS = load((CHEATS,))
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> CompileCache:
-    return CompileCache(tmp_path_factory.mktemp("cache"))
-
-
 def case(variant: Variant, dtype: str = "f32", **config: int) -> Case:
     return Case(problem=gemm(256, 256, 64, dtype), variant=variant.id, config={**variant.defaults(), **config})
 

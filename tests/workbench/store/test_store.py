@@ -86,7 +86,8 @@ def _write_many(url: str, worker: int, count: int) -> None:
 
 
 def test_eight_writers_lose_no_record(store_url: str) -> None:
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")  # processes of their own that need not import everything anew
+    context.set_forkserver_preload([__name__])
     workers = [context.Process(target=_write_many, args=(store_url, w, 12)) for w in range(8)]
     for worker in workers:
         worker.start()
