@@ -24,6 +24,7 @@ COMMANDS = {
     "baseline": "What is approved of kernels: show, diff, approve.",
     "list": "The variants there are.",
     "show": "One variant: idea, tunables, source, PTX, SASS.",
+    "new": "A kernel of your own to start from, and its declaration.",
     "metrics": "The metrics there are: unit, meaning, architectures, passes.",
     "runs": "The runs in the store.",
     "report": "A stored run as a table, an HTML page, Markdown, JSON, CSV or a chart.",
