@@ -59,7 +59,7 @@ def _case(cases: Sequence[GateCase], width: int, paint: Paint) -> list[str]:
     for name, text in texts:
         found += _wrapped(f"  {name:<9} ", text, width) if text else []
     for name, changes in (
-        ("worse", [change for change in case.changed if change.worse]),
+        ("worse", [change for change in case.changed if change.worse and change_text(change) not in why(case)]),
         ("changed", [change for change in case.changed if not change.worse]),
     ):
         found += _wrapped(f"  {name:<9} ", "; ".join(map(change_text, changes)), width) if changes else []
