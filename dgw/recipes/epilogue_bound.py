@@ -6,7 +6,7 @@ from dgw.model import Evidence, Finding
 from dgw.recipes.facts import SCHEDULERS, Facts
 from dgw.recipes.recipe import Recipe, found
 
-AN_ELEMENT = 24.0
+AN_ELEMENT = 48.0
 """Instructions of a thread for each element of D that an epilogue may take: scale, exchange, bias, activation,
 round."""
 A_LOAD = 12.0

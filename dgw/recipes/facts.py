@@ -123,6 +123,9 @@ class Facts:
         if elapsed is None:
             found |= {"tensor": self.mma_cycles, "dram": self._dram_bound(), "issue": None}
             fma = self.number("fma_inst")
+            copied = self.number("ldgsts_inst") and self.sectors_loaded  # past L1
+            if copied:
+                found["l2"] = (copied + (self.sectors_stored or 0.0)) * SECTOR / L2_BYTES_PER_SM_PER_CLOCK / sms
             found["fma"] = None if fma is None else fma * FMA_LANES / self.device.fma_per_sm_per_clock / sms
         elif self.mma_cycles is not None and not self.uses_wgmma:
             found["tensor"] = max(found["tensor"] or 0.0, self.mma_cycles)
@@ -212,11 +215,13 @@ class Facts:
         pipe = max(self.busy, key=lambda name: self.busy[name], default="")
         return pipe, self.share(pipe)
 
-    def relief(self, pipe: str, cycles: float) -> float:
+    def relief(self, pipe: str, cycles: float, of: float | None = None) -> float:
         """Share of the time saved when `pipe` had `cycles` less to do: as the busiest pipe before is to the
-        busiest pipe then, so are the times. 0 where another pipe is busier."""
-        before = max(self.busy.values(), default=0.0)
-        after = max((c - cycles if name == pipe else c for name, c in self.busy.items()), default=0.0)
+        busiest pipe then, so are the times. 0 where another pipe is busier. `of`: what the pipe has to do, where that
+        is known better than `busy` has it."""
+        busy = dict(self.busy) if of is None else {**self.busy, pipe: max(of, self.busy.get(pipe, 0.0))}
+        before = max(busy.values(), default=0.0)
+        after = max((c - cycles if name == pipe else c for name, c in busy.items()), default=0.0)
         return 1 - max(after, 0.0) / before if before else 0.0
 
     @property

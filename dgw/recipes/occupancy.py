@@ -8,6 +8,8 @@ from dgw.recipes.tiling import held_back_by
 
 BUSY = 0.70
 """Share of the cycles from which a pipe is so busy that more warps could not add much."""
+UNMEASURED = 0.25
+"""What the blocks that are kept away are taken to be worth where nothing was measured."""
 
 
 def kept_away(facts: Facts, resource: str) -> tuple[float, float, float] | None:
@@ -23,7 +25,7 @@ def kept_away(facts: Facts, resource: str) -> tuple[float, float, float] | None:
     if blocks is not None:
         could = min(could, max(now, blocks / facts.device.sms))
     missing = 1 - now / could if could else 0.0
-    worth = max(0.0, facts.slack - facts.idle) if facts.measured else 0.5
+    worth = max(0.0, facts.slack - facts.idle) if facts.measured else UNMEASURED
     return now, could, missing * worth
 
 
@@ -35,3 +37,8 @@ def evidence(facts: Facts, limit: str) -> tuple[Evidence, ...]:
         facts.evidence("achieved_occupancy"),
         Evidence(metric="busiest pipe", value=facts.busiest[1], threshold=BUSY, why=facts.busiest[0]),
     )
+
+
+def pipes(facts: Facts) -> str:
+    """How busy the busiest pipe is, as the end of a sentence; nothing where it was not measured."""
+    return f"; no pipe is busier than {facts.busiest[1]:.0%}" if facts.measured else ""

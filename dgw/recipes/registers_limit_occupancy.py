@@ -22,12 +22,13 @@ def judge(facts: Facts) -> Finding | None:
     excused = sums >= 32 and registers <= sums + BESIDE_SUMS
     verdict = (
         f"registers limit occupancy: {registers:.0f} a thread leave room for {now:.0f} "
-        f"block{'s' if now > 1 else ''} an "
-        f"SM where {could:.3g} could be there, and no pipe is busier than {facts.busiest[1]:.0%}"
+        f"block{'s' if now > 1 else ''} an SM where {could:.3g} could be there{occupancy.pipes(facts)}"
     )
     step = f"fewer values held over the loop, or a tighter __launch_bounds__: dgw show {facts.case.variant} --configs"
     evidence = occupancy.evidence(facts, "occ_limit_registers")
-    return found(RECIPE.name, verdict, cost / 2 if excused else cost, evidence, step, sure=not excused)
+    return found(
+        RECIPE.name, verdict, cost / 2 if excused else cost, evidence, step, sure=facts.measured and not excused
+    )
 
 
 def sums_a_thread(facts: Facts) -> float:

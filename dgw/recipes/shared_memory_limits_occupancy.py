@@ -20,12 +20,13 @@ def judge(facts: Facts) -> Finding | None:
     tiles = f"; the declared tiles take {own.bytes:,}" if own is not None else ""
     verdict = (
         f"shared memory limits occupancy: {used:,.0f} bytes a block leave room for {now:.0f} block"
-        f"{'s' if now > 1 else ''} an SM where {could:.3g} could be there{tiles}; no pipe is busier than "
-        f"{facts.busiest[1]:.0%}"
+        f"{'s' if now > 1 else ''} an SM where {could:.3g} could be there{tiles}{occupancy.pipes(facts)}"
     )
     step = f"ask for less shared memory, or fewer stages: dgw show {facts.case.variant} --configs"
     evidence = (facts.evidence("shared_mem_per_block"), *occupancy.evidence(facts, "occ_limit_shared_mem"))
-    return found(RECIPE.name, verdict, cost / 2 if explained else cost, evidence, step, sure=not explained)
+    return found(
+        RECIPE.name, verdict, cost / 2 if explained else cost, evidence, step, sure=facts.measured and not explained
+    )
 
 
 RECIPE = Recipe(

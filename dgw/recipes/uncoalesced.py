@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dgw.model import Evidence, Finding
-from dgw.recipes.facts import SECTOR, Facts
+from dgw.recipes.facts import L2_BYTES_PER_SM_PER_CLOCK, SECTOR, Facts
 from dgw.recipes.recipe import Recipe, found
 from dgw.recipes.tiling import element_bytes
 
@@ -24,10 +24,12 @@ def judge(facts: Facts) -> Finding | None:
     every = sum(total for total, _ in sides.values())
     wasted = sum(excess.values())
     late = facts.late("long_scoreboard", "lg_throttle", "drain") * wasted / every
-    tags = (facts.number("l1_tag_requests_global") or 0.0) * wasted / every
+    sms = facts.device.sms
+    tags = facts.number("l1_tag_requests_global") or (every - wasted) / 4 + wasted  # a sector alone is a line looked up
     cost = max(
-        facts.relief("l1", max(wasted / 4, tags) / facts.device.sms),
-        facts.relief("l2", wasted * SECTOR / 64 / facts.device.sms),
+        facts.relief("l1", max(wasted / 4, tags - (every - wasted) / 4) / sms, tags / sms),
+        facts.relief("l2", wasted * SECTOR / L2_BYTES_PER_SM_PER_CLOCK / sms),
+        facts.relief("shared", scattered_copies(facts) / sms),
         late,
     )
     evidence = (
@@ -42,6 +44,12 @@ def judge(facts: Facts) -> Finding | None:
     )
     step = "let neighbouring lanes take neighbouring 16-byte pieces of a row: dgw show cuda/tiled --source"
     return found(RECIPE.name, verdict, cost, evidence, step)
+
+
+def scattered_copies(facts: Facts) -> float:
+    """Wavefronts that cp.async takes beyond those of its bytes: one for each line that its lanes copy from."""
+    wavefronts, copied = facts.total("smem_wavefronts_sass_ldgsts"), facts.number("ldgsts_inst")
+    return max(0.0, wavefronts - 4 * copied) if copied else 0.0
 
 
 def loads(facts: Facts) -> tuple[float, float]:
