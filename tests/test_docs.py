@@ -15,8 +15,8 @@ from tests.reports.samples import full_record
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs" / "generate.py")
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -24,7 +24,7 @@ def generator() -> ModuleType:
     return module
 
 
-GENERATE = generator()
+GENERATE, PICTURE = script("generate"), script("picture")
 
 
 @pytest.mark.parametrize("path", GENERATE.documents(), ids=lambda path: path.name)
@@ -102,6 +102,16 @@ def test_a_ladder_has_a_row_for_each_stage_and_what_it_brought(tmp_path: Path) -
 def test_a_shape_that_was_not_timed_is_said_to_be_missing(tmp_path: Path) -> None:
     text = GENERATE.rewritten(MARKED.format(part="run 1x1x1"), evidence=evidence(tmp_path))
     assert "The run holds no timed case of 1x1x1." in text
+
+
+def test_the_picture_in_the_readme_is_of_the_report_of_a_stored_run() -> None:
+    assert f"(docs/{PICTURE.PICTURE.name})" in (ROOT / "README.md").read_text(encoding="utf-8")
+    data = PICTURE.PICTURE.read_bytes()
+    assert data.startswith(b"\x89PNG")
+    assert (int.from_bytes(data[16:20]), int.from_bytes(data[20:24])) == (PICTURE.WIDTH, PICTURE.HEIGHT)
+    page = PICTURE.page()
+    assert 'data-chart="roofline"' in page
+    assert "cuda/swizzled" in page
 
 
 def test_evidence_names_no_host_user_or_path() -> None:

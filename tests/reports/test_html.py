@@ -166,7 +166,7 @@ def test_findings_stand_at_the_top_the_costliest_first_with_their_evidence() -> 
     text = page(records, Extras(by_case))
     top = text[text.index('id="findings"') : text.index('id="cases"')]
     assert top.index("case 1") < top.index("case 0")
-    assert "82.0 % (threshold 10.0 %)" in top
+    assert "82.0 % against 10.0 %" in top
     assert "rows lie apart" in top
     assert "cannot tell" not in top
 
@@ -220,3 +220,13 @@ def test_many_cases_of_one_problem_are_not_put_side_by_side() -> None:
 def test_a_long_list_of_counters_is_worth_a_row_not_a_page() -> None:
     records = [full_record(f"k{i}", measurements=(counted("stall_wait_per_issue", 1.0, "warp/issue"),)) for i in (1, 2)]
     assert "stall_wait_per_issue" not in page(records)
+
+
+def test_the_same_finding_on_several_problems_is_said_once_with_links_to_the_others() -> None:
+    records = [rich("tiled", k) for k in (512, 1024, 2048)]
+    by_case = {r.case.key: [Finding(recipe="conflicts", verdict=f"k is {r.case.problem.k}")] for r in records}
+    text = page(records, Extras(by_case))
+    top = text[text.index('id="findings"') : text.index('id="cases"')]
+    assert "k is 512" in top
+    assert "k is 1024" not in top
+    assert '<a href="#case-2-1">4096x4096x1024</a>, <a href="#case-3-1">4096x4096x2048</a>' in top

@@ -102,9 +102,9 @@ def evidence_text(one: Evidence) -> str:
     def text(value: float | int | str | None) -> str:
         if style or not isinstance(value, int | float):
             return show(value, style or "text")
-        return count(value) if float(value).is_integer() else significant(value)
+        return count(round(value)) if float(value).is_integer() or abs(value) >= 1000 else significant(value)
 
-    return text(one.value) + (f" (threshold {text(one.threshold)})" if one.threshold is not None else "")
+    return text(one.value) + (f" against {text(one.threshold)}" if one.threshold is not None else "")
 
 
 def tone(outcome: str) -> str:
@@ -171,13 +171,28 @@ def _groups(block: Block) -> list[tuple[str, list[tuple[str, list[str], bool]]]]
 MOST_LEADING = 12
 
 
-def _lead(blocks: Sequence[Block], extras: Extras) -> list[tuple[str, str, Finding]]:
-    """(case, anchor, finding): the first finding of each case, the costliest first, at most MOST_LEADING."""
-    found = []
+@dataclass
+class Lead:
+    """The first finding of a case, and the other cases of the same variant that begin with the same recipe."""
+
+    name: str
+    anchor: str
+    finding: Finding
+    also: list[tuple[str, str]] = field(default_factory=list)
+
+
+def _lead(blocks: Sequence[Block], extras: Extras) -> list[Lead]:
+    """The first finding of each case, the costliest first, at most MOST_LEADING; alike ones of a variant are one."""
+    found: list[Lead] = []
     for number, column, block, record in cases.positions(blocks):
         told = [f for f in extras.by_case.get(record.case.key, ()) if not f.verdict.startswith("cannot tell")]
         if told:
-            many = len(blocks) > 1
-            name = block.columns[column].title + (f" {block.problem.shape}" if many else "")
-            found.append((name, cases.anchor(number, column), told[0]))
-    return sorted(found, key=lambda item: -(item[2].cost or 0.0))[:MOST_LEADING]
+            shape = f" {block.problem.shape}" if len(blocks) > 1 else ""
+            name = block.columns[column].title + shape
+            found.append(Lead(name, cases.anchor(number, column), told[0]))
+    groups: dict[tuple[str, str], Lead] = {}
+    for one in sorted(found, key=lambda lead: -(lead.finding.cost or 0.0)):
+        first = groups.setdefault((one.name.partition(" ")[0], one.finding.recipe), one)
+        if first is not one:
+            first.also.append((one.name.partition(" ")[2], one.anchor))
+    return list(groups.values())[:MOST_LEADING]
