@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from dgw.errors import NotComparable
 from dgw.model import Finding, Record, Run, Variant
 
 if TYPE_CHECKING:
@@ -19,6 +20,16 @@ def extras(run: Run, variants: Mapping[str, Variant]) -> Extras:
 
     by_case = {r.case.key: diagnose(r, others=run.records, unknown=False) for r in run.records}
     return Extras(by_case=by_case, of_run=of_run(run, variants), sources=quoted(run, variants))
+
+
+def why(base: Record, head: Record) -> tuple[str, ...]:
+    """What explains the difference between two records; nothing where the recipes cannot tell."""
+    from dgw.recipes.explain import explain
+
+    try:
+        return explain(base, head).sentences
+    except NotComparable:
+        return ()
 
 
 def of_run(run: Run, variants: Mapping[str, Variant]) -> tuple[Finding, ...]:

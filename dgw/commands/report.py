@@ -61,12 +61,13 @@ def report(
 
 def compared(base: Run, head: Run, form: str, columns: int = 120, coloured: bool = False) -> str | bytes:
     """Two runs beside each other in one of FORMS. Raises NotComparable where no case can be compared."""
+    from dgw.commands.conclusions import why
     from dgw.reports import comparison_text
     from dgw.reports.charts import forest, png, svg
     from dgw.reports.comparison import compare
     from dgw.reports.html.comparison import render
 
-    found = compare(base, head)
+    found = compare(base, head, why)
     if form in comparison_text.FORMS:
         return comparison_text.FORMS[form](found)
     if form == ".html":

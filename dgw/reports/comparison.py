@@ -9,8 +9,8 @@ of the board, is not in it; `dgw gate` measures in turn for that reason.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from dgw.errors import NotComparable
 from dgw.model import Measurement, Record, Run
@@ -48,7 +48,10 @@ class Change:
 
 @dataclass(frozen=True)
 class Pair:
-    """A case of both runs. `ratio` has a 95 % interval; `untimed` says why there is none."""
+    """A case of both runs: `ratio` with its 95 % interval, or why there is none (`untimed`).
+
+    `changes` are the other figures that differ, `because` explains the times where that was asked.
+    """
 
     title: str
     base: Record
@@ -59,6 +62,7 @@ class Pair:
     high: float | None = None
     untimed: str = ""
     changes: tuple[Change, ...] = ()
+    because: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -115,8 +119,15 @@ class Comparison:
         return math.exp(sum(logs) / len(logs)) if logs else None
 
 
-def compare(base: Run, head: Run) -> Comparison:
-    """Match the cases of two runs by problem, variant and config. Raises NotComparable when no pair can be compared."""
+Why = Callable[[Record, Record], Sequence[str]]
+"""What explains the difference between two records, in sentences; nothing where it cannot be told."""
+
+
+def compare(base: Run, head: Run, why: Why | None = None) -> Comparison:
+    """Match the cases of two runs by problem, variant and config; `why` is asked about those that differ in time.
+
+    Raises NotComparable when no pair can be compared.
+    """
     titles = _titles([*base.records, *head.records])
     there = {_identity(record): record for record in head.records}
     pairs, refused = [], []
@@ -129,7 +140,10 @@ def compare(base: Run, head: Run) -> Comparison:
         if reason:
             refused.append((title, reason))
         else:
-            pairs.append(_pair(title, record, other))
+            pair = _pair(title, record, other)
+            if why is not None and pair.verdict in (FASTER, SLOWER):
+                pair = replace(pair, because=tuple(why(record, other)))
+            pairs.append(pair)
     here = {_identity(record) for record in base.records}
     found = Comparison(
         base, head, tuple(pairs), tuple(refused),

@@ -50,6 +50,7 @@ def notes(found: Comparison) -> list[tuple[str, list[str]]]:
         sides.append("The runs come from two boards of one model, which differ by some per cent.")
     parts = [
         ("changed", changes),
+        ("because", [f"{pair.title}: {' '.join(pair.because)}" for pair in found.pairs if pair.because]),
         ("not timed", [f"{', '.join(titles)}: {reason}" for reason, titles in reasons.items()]),
         ("refused", [f"{title}: {reason}" for title, reason in found.refused]),
         ("only in the first", [", ".join(found.only_base)] if found.only_base else []),
@@ -112,6 +113,7 @@ def _plain(found: Comparison) -> list[dict[str, Any]]:
             "config": pair.base.case.config, "lane": pair.metric,
             "first": pair.base.number(pair.metric), "second": pair.head.number(pair.metric),
             "ratio": pair.ratio, "low": pair.low, "high": pair.high, "verdict": pair.verdict,
+            "because": pair.because,
             "changes": [
                 {"figure": change.label, "first": change.before, "second": change.after, "text": change.text}
                 for change in pair.changes

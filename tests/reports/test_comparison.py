@@ -170,3 +170,15 @@ def test_the_chart_of_a_comparison_leaves_many_cases_to_the_table() -> None:
     assert chart is not None
     assert "10 more cases" in chart.caption
     assert svg.standalone(chart).count("<circle") == forest.MOST + 3
+
+
+def test_only_differences_in_time_are_explained_and_every_renderer_says_why() -> None:
+    first, second = pair()
+    found = compare(first, second, lambda base, head: (f"{base.case.variant} waits.", f"<{HOSTILE}>"))
+    assert [bool(one.because) for one in found.pairs] == [True, True, False]
+    for text in (comparison_text.terminal(found), comparison_text.markdown(found), comparison_text.json(found)):
+        assert "cuda/naive waits." in text
+        assert "cuda/swizzled waits." not in text
+    page = render(found)
+    assert "<p>cuda/tiled waits.</p>" in page
+    assert page.count("<script") == 1

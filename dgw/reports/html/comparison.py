@@ -31,8 +31,9 @@ def render(found: Comparison) -> str:
         title=found.title, summary=summary(found), tiles=_tiles(found),
         facts=[_facts(name, run) for name, run in zip(found.names, (found.base, found.head), strict=True)],
         cases=_cases(found), charts=[drawn(chart, numbers)] if chart is not None else [],
+        explained=[pair for pair in found.pairs if pair.because],
         changed=[pair for pair in found.pairs if pair.changes], names=found.names,
-        notes=[(heading, sentences) for heading, sentences in notes(found) if heading != "changed"],
+        notes=[(heading, sentences) for heading, sentences in notes(found) if heading not in ("changed", "because")],
         environment_heads=heads, environment=facts,
     )  # fmt: skip
 
