@@ -13,7 +13,23 @@ from pathlib import Path
 import msgspec
 
 from dgw.errors import DgwError
-from dgw.model import Case, Config, Device, Fill, Launch, Noun, Outcome, Plan, Problem, Source, Variant, digest
+from dgw.model import (
+    Case,
+    Config,
+    Device,
+    Environment,
+    Fill,
+    Launch,
+    Measurement,
+    Noun,
+    Outcome,
+    Plan,
+    Problem,
+    Record,
+    Source,
+    Variant,
+    digest,
+)
 from dgw.toolchain.build import Build
 from dgw.toolchain.cache import CompileCache
 from dgw.toolchain.sass import SassInstruction, disassemble, histogram
@@ -244,3 +260,21 @@ def _whole(figures: Mapping[str, float]) -> dict[str, int | float]:
 
 def _unknown(lane: str, why: str) -> dict[str, str]:
     return {key: why for key, figure in FIGURES.items() if figure.lane == lane}
+
+
+def record_of(facts: Facts) -> Record:
+    """The facts as a record, for whoever explains records: figures in scope `case`, no result, no time."""
+    lanes = {"static": "static", "sass": "static", "emulator": "emulator"}
+
+    def measured(key: str) -> Measurement:
+        figure = FIGURES[key]
+        protocol = facts.protocol if figure.lane == "emulator" else ""
+        value, absent = facts.figures.get(key), facts.absent.get(key, "")
+        return Measurement(
+            metric=key, value=value, unit=figure.unit, collector=lanes[figure.lane], protocol=protocol, absent=absent
+        )
+
+    case = Case(problem=facts.problem, variant=facts.variant, version=facts.version, config=facts.config)
+    known = [key for key in FIGURES if key in facts.figures or key in facts.absent]
+    environment = Environment(device=facts.device, engine="emulator")
+    return Record(case=case, outcome="ok", environment=environment, measurements=tuple(map(measured, known)))

@@ -12,7 +12,7 @@ from dgw.toolchain.devices import device
 from dgw.workbench.emulator.errors import EmulatorError
 from dgw.workbench.gate import facts as collecting
 from dgw.workbench.gate.deadline import TooSlow, deadline
-from dgw.workbench.gate.facts import count, identify, label_of, launch_hash, toolchain_of
+from dgw.workbench.gate.facts import count, identify, label_of, launch_hash, record_of, toolchain_of
 from dgw.workbench.gate.figures import FIGURES
 from tests.workbench.gate.exact_samples import facts
 
@@ -118,3 +118,13 @@ def test_facts_survive_json(tmp_path: Path) -> None:
     import msgspec
 
     assert msgspec.json.decode(msgspec.json.encode(facts()), type=type(facts())) == facts()
+
+
+def test_facts_are_a_record_for_the_recipes_with_every_figure_and_its_collector() -> None:
+    known = facts(figures={"registers_per_thread": 32}, absent={"inst_executed": "no such PTX"})
+    record = record_of(known)
+    assert record.number("registers_per_thread", collector="static") == 32
+    counted = record.get("inst_executed", collector="emulator")
+    assert counted is not None
+    assert (counted.value, counted.absent, counted.protocol) == (None, "no such PTX", known.protocol)
+    assert record.environment.device == known.device
