@@ -178,14 +178,14 @@ def _write(
     written = []
     for (toolchain, family, compiler), members in places.items():
         old = subject.file(toolchain, family)
-        fresh = [one for one in members if _is_new(one, old, compiler, subject.pick.named)]
+        fresh = [one for one in members if _is_new(one, old, compiler, subject.pick.approved_for)]
         dropped = [facts for facts in gone if facts.variant.partition("/")[0] == family]
         if not fresh and not dropped:
             continue
         changes = [*(_change(judged[one.known.facts.key]) for one in fresh), *(f"{f.label}: dropped" for f in dropped)]
         entry = Approval(
             approved=datetime.now(UTC).date().isoformat(), reason=reason, dgw=__version__, commit=commit(),
-            suite=subject.pick.named, until=until, changes=tuple(changes),
+            suite=subject.pick.approved_for, until=until, changes=tuple(changes),
         )  # fmt: skip
         place = (subject.device.arch, toolchain, family, compiler)
         file = approve(old, [one.known.facts for one in fresh], entry, place, [facts.key for facts in dropped])

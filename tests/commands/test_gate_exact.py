@@ -354,3 +354,15 @@ def test_a_floor_of_what_is_no_figure_is_an_error_with_the_nearest_one(
     assert ended.code == 2
     assert ended.error_is_two_lines()
     assert "smem_bank_conflicts_st" in ended.err
+
+
+def test_what_was_approved_beside_a_suite_is_not_missed_when_the_suite_is_gated(
+    bare: Repository, suite: Callable[[str], None]
+) -> None:
+    typed = ("--suite", "mine", "--kernels", "gated")
+    suite('shapes = ["64x64x40"]')
+    assert bare.dgw("baseline", "approve", *typed, "--shape", "32x32x32", "--reason", "beside").code == 0
+    assert bare.dgw("gate", "--exact", *typed, "--shape", "32x32x32").code == 0
+    assert bare.dgw("baseline", "approve", *typed, "--reason", "the suite").code == 0
+    ended = bare.dgw("gate", "--exact", *typed)
+    assert "1 identical (exit 0)" in ended.out
