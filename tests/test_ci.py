@@ -57,6 +57,7 @@ def test_a_bank_conflict_planted_in_a_stage_fails_what_ci_runs_and_is_named(tree
     assert re.search(
         r"regressed  cuda/swizzled 256x256x128 f16 nn\n +why +bank conflicts of shared loads 0 -> ", ended.stdout
     )
+    assert re.search(r"at +dgw/kernels/cuda/s03_swizzled\.cu:\d+\n", ended.stdout)
     assert "identical" in ended.stdout
     assert ended.stdout.splitlines()[-1].endswith("(exit 1)")
 

@@ -8,13 +8,20 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from dgw.commands.exact import Compared, Examination, Pick, examination, relative
+from dgw.errors import NotComparable
+from dgw.model import Device
 
 if TYPE_CHECKING:
     from dgw.workbench.gate.verdict import GateCase, GateReport
 
 
-def exact_gate(pick: Pick, arguments: tuple[str, ...], on_missing: Literal["fail", "record"]) -> GateReport:
-    """Examine and compare; Ctrl-C keeps what is finished. Raises UsageError, Missing, NotComparable."""
+def exact_gate(
+    pick: Pick, arguments: tuple[str, ...], on_missing: Literal["fail", "record"], explain: bool = True
+) -> GateReport:
+    """Examine and compare; Ctrl-C keeps what is finished. Raises UsageError, Missing, NotComparable.
+
+    With `explain` the recipes say of every regressed case what its lower bound is made of now, and was before.
+    """
     from dgw.commands.console import progress
 
     begun = time.monotonic()
@@ -27,7 +34,8 @@ def exact_gate(pick: Pick, arguments: tuple[str, ...], on_missing: Literal["fail
                 compared.append(one)
         except KeyboardInterrupt:
             interrupted = True
-    return report(subject, compared, arguments, on_missing, interrupted, time.monotonic() - begun)
+    seconds = time.monotonic() - begun
+    return report(subject, compared, arguments, on_missing, interrupted, seconds, explain)
 
 
 def report(
@@ -37,6 +45,7 @@ def report(
     on_missing: Literal["fail", "record"],
     interrupted: bool,
     seconds: float,
+    explain: bool = False,
 ) -> GateReport:
     """What was compared, as a report of the gate."""
     from dgw import __version__
@@ -45,7 +54,7 @@ def report(
     from dgw.workbench.emulator.grid import PROTOCOL
     from dgw.workbench.gate.verdict import GateReport, Side
 
-    cases = [_judged(one, subject) for one in compared]
+    cases = [_judged(one, subject, explain) for one in compared]
     if not interrupted:
         seen = {one.known.facts.key for one in compared}
         cases += _gone(subject, seen, {one.known.toolchain for one in compared})
@@ -72,14 +81,30 @@ def report(
     )
 
 
-def _judged(one: Compared, subject: Examination) -> GateCase:
+def _judged(one: Compared, subject: Examination, explain: bool) -> GateCase:
     from dgw.workbench.gate.exact import judge
 
     found = judge(one.base, one.known, subject.floors, one.missing)
     if one.until and found.status in ("identical", "unchanged", "improved"):
         reason = f"its approval ended on {one.until}"
         found = msgspec.structs.replace(found, status="not-comparable", reasons=(reason, *found.reasons))
+    if explain and found.status == "regressed":
+        found = msgspec.structs.replace(found, explanation=_explanation(one, subject.device))
     return msgspec.structs.replace(found, source=relative(one.known.source, subject.baselines))
+
+
+def _explanation(one: Compared, device: Device) -> tuple[str, ...]:
+    """What the recipes say of the difference; empty where they cannot tell, as of a case that is refused now."""
+    from dgw.recipes.explain import explain
+    from dgw.workbench.gate.facts import record_of
+
+    if one.base is None or one.known.outcome != "ok":
+        return ()
+    try:
+        found = explain(record_of(one.base), record_of(one.known.facts), device)
+    except NotComparable:
+        return ()
+    return found.sentences if found.difference else ()
 
 
 def _gone(subject: Examination, seen: set[str], toolchains: set[str]) -> list[GateCase]:

@@ -63,8 +63,8 @@ def _case(cases: Sequence[GateCase], width: int, paint: Paint) -> list[str]:
         ("changed", [change for change in case.changed if not change.worse]),
     ):
         found += _wrapped(f"  {name:<9} ", "; ".join(map(change_text, changes)), width) if changes else []
-    for text in case.explanation:
-        found += _wrapped("  because   ", text, width)
+    for number, text in enumerate(case.explanation):
+        found += _wrapped(f"  {'' if number else 'because':<9} ", text, width)
     return found
 
 
