@@ -178,14 +178,14 @@ def _write(
     written = []
     for (toolchain, family, compiler), members in places.items():
         old = subject.file(toolchain, family)
-        fresh = [one for one in members if _is_new(one, old, compiler, subject.pick.approved_for)]
+        fresh = [one for one in members if _is_new(one, old, compiler, _suite(subject))]
         dropped = [facts for facts in gone if facts.variant.partition("/")[0] == family]
         if not fresh and not dropped:
             continue
         changes = [*(_change(judged[one.known.facts.key]) for one in fresh), *(f"{f.label}: dropped" for f in dropped)]
         entry = Approval(
             approved=datetime.now(UTC).date().isoformat(), reason=reason, dgw=__version__, commit=commit(),
-            suite=subject.pick.approved_for, until=until, changes=tuple(changes),
+            suite=_suite(subject), until=until, changes=tuple(changes),
         )  # fmt: skip
         place = (subject.device.arch, toolchain, family, compiler)
         file = approve(old, [one.known.facts for one in fresh], entry, place, [facts.key for facts in dropped])
@@ -193,6 +193,11 @@ def _write(
         name = subject.baselines.name(subject.device.arch, toolchain, family)
         written.append({"file": name, "cases": len(file.cases), "changed": len(fresh), "changes": changes})
     return written
+
+
+def _suite(subject: Examination) -> str:
+    """The suite that approved cases belong to from now on; none where it was narrowed or changed."""
+    return subject.pick.named if subject.pick.whole_suite else ""
 
 
 def _is_new(one: Compared, old: BaselineFile | None, compiler: str, suite: str) -> bool:

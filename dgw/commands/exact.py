@@ -61,11 +61,6 @@ class Pick:
         return self.suite or ("" if self.shape else DEFAULT_SUITE)
 
     @property
-    def approved_for(self) -> str:
-        """The suite that approved cases belong to from now on; none where it was narrowed or changed."""
-        return self.named if self.whole_suite else ""
-
-    @property
     def typed(self) -> str:
         """The options again, for advice."""
         own = [(option, "" if path is None else path.as_posix()) for option, path in
