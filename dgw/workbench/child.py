@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +12,7 @@ from typing import Any
 
 from dgw.errors import DgwError
 from dgw.model import Check, Measurement, Outcome, Variant
+from dgw.workbench import turn
 from dgw.workbench.collectors import timing
 from dgw.workbench.device import mma_rate
 from dgw.workbench.device.arena import Arena
@@ -98,7 +101,8 @@ class Worker:
         first = group.members[0].case
         self.announce(first.key, "inputs")
         try:
-            return Arena(self.gpu, self.kernels, self.inputs, self.job.device_code, first.problem)
+            judged = self.job.kind == "measure"
+            return Arena(self.gpu, self.kernels, self.inputs, self.job.device_code, first.problem, judged)
         except Exception as error:
             outcome, reason = outcome_of(error, self.gpu)
             for member in group.members:
@@ -261,7 +265,7 @@ class Worker:
         return activity.measurement(durations, launches, cache)
 
     def _profile(self, group: Group) -> None:
-        """One launch per member inside an NVTX range of domain dgw whose name is the case's key, after one outside."""
+        """One launch per member inside an NVTX range of domain dgw whose name is the case's key."""
         import nvtx
 
         arena = self._arena(group)
@@ -273,7 +277,8 @@ class Worker:
             try:
                 sets = [SeparateSet(arena.sets[0])] if self.job.separate else []
                 competitor = self._competitor(member, arena, sets)
-                competitor.run_once()
+                if member.plan is None:
+                    competitor.run_once()  # foreign code may choose its kernel with launches of its own
                 nvtx.push_range(key, domain="dgw")
                 try:
                     competitor.run_once()
@@ -329,6 +334,14 @@ def take_turns(worker: Worker, job_file: Path) -> None:
         raise ContextLost
 
 
+def _import_ahead(job: ChildJob) -> None:
+    """Import what the job will need anyway, while another child has the GPU."""
+    foreign = any(member.plan is None for group in job.groups for member in group.members)
+    for name in ("nvtx", "cuda.bindings.driver", *(("torch",) if foreign else ())):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
 def serve(variants: Mapping[str, Variant], job_file: Path, fifo: Path, api: Any = None, nvml: Any = None) -> int:
     """Do the job in `job_file`, answer on `fifo`; the exit status is 0, or CONTEXT_LOST after a CUDA fault.
 
@@ -337,6 +350,9 @@ def serve(variants: Mapping[str, Variant], job_file: Path, fifo: Path, api: Any 
     speaker = Speaker(fifo)
     try:
         job = read_job(job_file)
+        if job.turn:
+            _import_ahead(job)
+            turn.wait(job.turn)
         try:
             gpu = Gpu(Driver(api))
             sensors = Sensors(gpu.uuid, nvml)

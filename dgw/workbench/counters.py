@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,9 +25,11 @@ class Harvest:
 
 
 class CounterLane(Protocol):
-    """A profiler. `version` is the release of its program, empty when unknown."""
+    """A profiler."""
 
-    version: str
+    @property
+    def version(self) -> str:
+        """Such as 2025.3.1.0; empty when it is not known."""
 
     def command(self, report: Path) -> list[str]:
         """The argv prefix that runs the child under the profiler and writes `report`."""
@@ -55,7 +58,11 @@ class NcuLane:
         self._tool, self._arch = tool, arch
         self._metrics = metrics.resolve(counters, arch)
         self._forbidden = ""
-        self.version = _version(tool)
+
+    @cached_property
+    def version(self) -> str:
+        """The release of the program; asked when it is needed, because ncu takes a moment to say."""
+        return _version(self._tool)
 
     def command(self, report: Path) -> list[str]:
         """ncu with kernel replay, filtered to ranges of domain dgw."""

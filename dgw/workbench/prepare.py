@@ -117,10 +117,19 @@ def resume_key(case: Case, code: Sequence[str], plan: Plan | None, device: Devic
 
 
 def warm_cache(
-    pairs: Iterable[tuple[Case, Variant]], device: Device, cache: CompileCache | None, workers: int | None = None
+    pairs: Iterable[tuple[Case, Variant]],
+    device: Device,
+    cache: CompileCache | None,
+    workers: int | None = None,
+    plumbing: Sequence[str] = (),
 ) -> None:
-    """Compile the sources of many cases at the same time, into `cache`; whatever fails fails again in `prepare`."""
-    requests: dict[Request, None] = {}
+    """Compile the sources of many cases, and those of dgw's `plumbing` kernels, at the same time, into `cache`.
+
+    Whatever fails fails again in `prepare`.
+    """
+    requests: dict[Request, None] = {
+        Request(Source(path=f"{name}.cu"), _DEVICE_FOLDER, (), device.arch): None for name in plumbing
+    }
     for case, variant in pairs:
         try:
             if variant.plan is None or refusal(case, variant, device):

@@ -9,10 +9,21 @@ from pathlib import Path
 from dgw.model import Measurement
 from dgw.workbench.children import End
 from dgw.workbench.counters import CHUNK, CounterLane, Harvest
-from dgw.workbench.protocol import Begin, ChildJob, Done, Group, Member, Message
+from dgw.workbench.passes import grouped
+from dgw.workbench.protocol import Begin, Bye, ChildJob, Done, Member, Message
+from dgw.workbench.turn import Turn
 
-Listen = Callable[[ChildJob, Sequence[str], Callable[[Message], None]], End]
-"""Run one child behind an argv prefix, pass its messages on, say how it ended."""
+
+@dataclass(frozen=True)
+class Running:
+    """A child behind the profiler: `listen` passes its messages on and says how it ended, `stop` kills it unheard."""
+
+    listen: Callable[[Callable[[Message], None]], End]
+    stop: Callable[[], object]
+
+
+Start = Callable[[ChildJob, Sequence[str]], Running]
+"""Start one child behind an argv prefix."""
 
 
 @dataclass(frozen=True)
@@ -41,55 +52,104 @@ class _Heard:
                 self.failed[message.key] = f"{message.outcome} under the profiler: {message.reason}"
 
 
+@dataclass
+class _Chunk:
+    """Cases whose child has been started. It touches the GPU when its turn is given."""
+
+    members: list[Member]
+    report: Path
+    running: Running
+    turn: Turn
+    heard: _Heard = field(default_factory=_Heard)
+
+
 class CounterPass:
-    """Profiles members in chunks. A case that is lost through no fault of its own is tried once more."""
+    """Profiles members in chunks. A case that is lost through no fault of its own is tried once more.
+
+    While one chunk has the GPU the profiler and the child of the next are started already; they wait for their turn,
+    which they get when the last case of the chunk before is done. Its report is written and read meanwhile.
+    """
 
     def __init__(
-        self, lane: CounterLane, listen: Listen, folder: Path, device_code: dict[str, str], deadline_s: float
+        self, lane: CounterLane, start: Start, folder: Path, device_code: dict[str, str], deadline_s: float
     ) -> None:
-        self._lane, self._listen, self._folder = lane, listen, folder
+        self._lane, self._start, self._folder = lane, start, folder
         self._device_code, self._deadline_s = device_code, deadline_s
         self._reports = 0
+        self._tried: set[str] = set()
 
     def run(self, members: Sequence[Member], on_counted: Callable[[Counted], None]) -> None:
         """Give every member's counters to `on_counted`, chunk by chunk; absent with the reason where there are none."""
-        waiting, tried = list(members), set[str]()
-        while waiting:
-            chunk, waiting = waiting[:CHUNK], waiting[CHUNK:]
-            heard, harvest, report, end = self._profile(chunk)
-            if harvest.retry:
-                waiting = [*chunk, *waiting]
-                continue
-            again: list[Member] = []
-            for member in chunk:
-                key = member.case.key
-                kernels = harvest.kernels.get(key, ())
-                fault = self._fault(key, heard, harvest, end)
-                if kernels or fault or key in tried:
-                    reason = "" if kernels else fault or harvest.reason or "the report does not hold this case"
-                    on_counted(self._counted(member, kernels, reason, report))
-                else:
-                    tried.add(key)
-                    again.append(member)
-            if harvest.fatal:
-                for member in [*again, *waiting]:
-                    on_counted(self._counted(member, (), harvest.reason, None))
-                return
-            waiting = again + waiting
+        waiting = list(members)
+        ahead: _Chunk | None = None
+        try:
+            while ahead is not None or waiting:
+                chunk = ahead or self._begin(waiting)
+                ahead = None
+                chunk.turn.give()
+                ahead = self._begin(waiting) if waiting else None
+                end = self._listen(chunk, ahead)
+                harvest = self._lane.harvest(chunk.report, end.output, end.status)
+                if (harvest.retry or harvest.fatal) and ahead is not None:
+                    waiting[:0] = ahead.members
+                    ahead.running.stop()
+                    ahead = None
+                if harvest.retry:
+                    waiting[:0] = chunk.members
+                    continue
+                again = self._settle(chunk, harvest, end, on_counted)
+                if harvest.fatal:
+                    for member in [*again, *waiting]:
+                        on_counted(self._counted(member, (), harvest.reason, None))
+                    return
+                waiting[:0] = again
+        finally:
+            if ahead is not None:
+                ahead.running.stop()
 
-    def _profile(self, chunk: Sequence[Member]) -> tuple[_Heard, Harvest, Path, End]:
+    def _begin(self, waiting: list[Member]) -> _Chunk:
+        """Take a chunk off `waiting` and start its child."""
+        members = waiting[:CHUNK]
+        del waiting[:CHUNK]
         self._reports += 1
         report = self._folder / f"counters-{self._reports}.ncu-rep"
-        heard = _Heard()
-        groups: list[Group] = []
-        for member in chunk:  # neighbours of one problem share their inputs
-            if groups and groups[-1].members[0].case.problem == member.case.problem:
-                groups[-1] = Group(members=(*groups[-1].members, member))
+        turn = Turn(self._folder / f"turn-{self._reports}")
+        job = ChildJob(
+            kind="profile", groups=grouped(members), device_code=self._device_code, turn=str(turn.path)
+        )  # fmt: skip
+        try:
+            return _Chunk(members, report, self._start(job, self._lane.command(report)), turn)
+        except BaseException:
+            turn.give()
+            raise
+
+    def _listen(self, chunk: _Chunk, ahead: _Chunk | None) -> End:
+        """Hear a chunk to its end; the GPU goes to the one ahead as soon as this one is done with it."""
+
+        def hear(message: Message) -> None:
+            chunk.heard.hear(message)
+            if isinstance(message, Bye) and ahead is not None:
+                ahead.turn.give()
+
+        end = chunk.running.listen(hear)
+        if ahead is not None:
+            ahead.turn.give()
+        return end
+
+    def _settle(self, chunk: _Chunk, harvest: Harvest, end: End, on_counted: Callable[[Counted], None]) -> list[Member]:
+        """Hand on what is decided; the members to try again."""
+        again: list[Member] = []
+        for member in chunk.members:
+            key = member.case.key
+            kernels = harvest.kernels.get(key, ())
+            fault = self._fault(key, chunk.heard, harvest, end)
+            if kernels or fault or key in self._tried:
+                reason = "" if kernels else fault or harvest.reason or "the report does not hold this case"
+                on_counted(self._counted(member, kernels, reason, chunk.report))
             else:
-                groups.append(Group(members=(member,)))
-        job = ChildJob(kind="profile", groups=tuple(groups), device_code=self._device_code)
-        end = self._listen(job, self._lane.command(report), heard.hear)
-        return heard, self._lane.harvest(report, end.output, end.status), report, end
+                self._tried.add(key)
+                again.append(member)
+        return again
 
     def _fault(self, key: str, heard: _Heard, harvest: Harvest, end: End) -> str:
         """Why this case will have no counters however often it is tried; empty when it may have."""

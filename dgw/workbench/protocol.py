@@ -63,6 +63,7 @@ class ChildJob(Noun, frozen=True, kw_only=True):
     """What a child has to do: `probe` says hello and ends, `measure` checks and times, `profile` launches in ranges.
 
     `turns` reads requests from the FIFO beside the job file (:mod:`dgw.workbench.turns`) until it is told to leave.
+    `turn` is the file of a Turn that the child waits for before it touches the GPU (empty: it does not wait).
     `timeline` launches and replays in ranges; `trace` names the file into which torch.profiler writes them (empty: nsys
     is attached).
     """
@@ -73,6 +74,7 @@ class ChildJob(Noun, frozen=True, kw_only=True):
     device_code: dict[str, str] = {}  # name of a device source -> its cubin file
     trace: str = ""
     separate: bool = False  # profile: every operand in an allocation of its own, so that a sanitizer sees its ends
+    turn: str = ""
     activity: bool = False  # also time the replays through CUPTI activity records (imports torch)
     protocol: int = PROTOCOL
 

@@ -19,7 +19,7 @@ from dgw.workbench import plausibility, prepare
 from dgw.workbench.children import Child, End
 from dgw.workbench.counters import CounterLane, NcuLane, NoLane
 from dgw.workbench.passes import Found, Pass, Target, Workplace
-from dgw.workbench.profiling import Counted, CounterPass
+from dgw.workbench.profiling import Counted, CounterPass, Running
 from dgw.workbench.protocol import (
     Begin,
     Bye,
@@ -131,6 +131,7 @@ class _Run:
     device_code: dict[str, str] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     ncu: str = ""
+    kept: dict[Path, Artifact] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.by_key = {job.case.key: job for job in reversed(self.jobs)}
@@ -162,7 +163,8 @@ class _Run:
         cases = {case.key: case for job in self.jobs for case in (job.case, *job.against)}
         variants = self.session.variants
         self.progress(0, len(self.jobs), "compiling")
-        prepare.warm_cache(((case, variants[case.variant]) for case in cases.values()), self.device, cache)
+        pairs = ((case, variants[case.variant]) for case in cases.values())
+        prepare.warm_cache(pairs, self.device, cache, plumbing=prepare.DEVICE_CODE)
         recent = Recent(cache)
         for key, case in cases.items():
             self.prepared[key] = prepare.prepare(
@@ -230,8 +232,13 @@ class _Run:
         patience: float = 1.0,
     ) -> End:
         """Run one child to its end; `hear` gets every message. `patience` multiplies the deadlines."""
+        return self._hear(self._start(job, prefix, environment), hear, bool(prefix), patience)
+
+    def _start(self, job: ChildJob, prefix: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Child:
         self.children += 1
-        child = Child(self.session.child_argv, job, self.folder / f"child-{self.children}", prefix, environment)
+        return Child(self.session.child_argv, job, self.folder / f"child-{self.children}", prefix, environment)
+
+    def _hear(self, child: Child, hear: Callable[[Message], None], to_the_exit: bool, patience: float) -> End:
         try:
             for message in child.messages(self.session.deadline_s * patience, self.session.start_s * patience):
                 hear(message)
@@ -241,7 +248,7 @@ class _Run:
                     raise Missing(f"no GPU can be used: {message.reason}", "dgw doctor, or --engine emulator")
                 elif isinstance(message, Begin):
                     self._show(message)
-                elif isinstance(message, Bye) and not prefix:
+                elif isinstance(message, Bye) and not to_the_exit:
                     break  # nothing more to come; without a profiler there is no report to wait for
         finally:
             end = child.finish()
@@ -310,16 +317,18 @@ class _Run:
             for job in jobs:
                 self._add(Counted(job.case.key, lane.absences()))
             return
-        self.ncu = lane.version
         scratch = self.folder / "profiler"
 
-        def listen(job: ChildJob, prefix: Sequence[str], hear: Callable[[Message], None]) -> End:
-            return self._listen(job, hear, prefix, lane.environment(os.environ, scratch), _PROFILER_PATIENCE)
+        def start(job: ChildJob, prefix: Sequence[str]) -> Running:
+            child = self._start(job, prefix, lane.environment(os.environ, scratch))
+            return Running(lambda hear: self._hear(child, hear, True, _PROFILER_PATIENCE), child.finish)
 
-        counting = CounterPass(
-            lane, listen, self.folder, self.device_code, self.session.deadline_s * _PROFILER_PATIENCE
-        )  # fmt: skip
-        counting.run([self._member(job.case) for job in jobs], self._add)
+        def add(counted: Counted) -> None:
+            self.ncu = self.ncu or lane.version
+            self._add(counted)
+
+        counting = CounterPass(lane, start, self.folder, self.device_code, self.session.deadline_s * _PROFILER_PATIENCE)
+        counting.run([self._member(job.case) for job in jobs], add)
 
     def _lane(self) -> CounterLane | NoLane:
         assert self.device is not None
@@ -338,7 +347,9 @@ class _Run:
         record = self.records[counted.key]
         artifacts = record.artifacts
         if counted.report is not None and self.session.keep_artifact is not None:
-            artifacts = (*artifacts, self.session.keep_artifact(counted.report, "ncu-rep", counted.report.name))
+            if counted.report not in self.kept:  # one report holds many cases
+                self.kept[counted.report] = self.session.keep_artifact(counted.report, "ncu-rep", counted.report.name)
+            artifacts = (*artifacts, self.kept[counted.report])
         record = msgspec.structs.replace(
             record,
             measurements=(*record.measurements, *counted.measurements),

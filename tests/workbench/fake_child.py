@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dgw.model import Case, Check, Environment, Measurement
 from dgw.toolchain.devices import device
+from dgw.workbench import turn
 from dgw.workbench.protocol import Begin, Bye, Done, Hello, Speaker, Unavailable, read_job
 
 
@@ -36,6 +37,9 @@ def work(speaker: Speaker, case: Case, kind: str, lanes: tuple[str, ...], others
         case "exits":
             print("Traceback: something went wrong", file=sys.stderr)
             sys.exit(1)
+        case "waits-for-the-next" if kind == "profile":  # until another child has been started beside this one
+            while Path(sys.argv[2]).read_text().count("profile") < 2:
+                time.sleep(0.01)
         case "crashes-when-profiled" if kind == "profile":
             os._exit(11)
         case "loses-context":
@@ -62,6 +66,10 @@ def main() -> None:
     speaker = Speaker(Path(fifo))
     with open(journal, "a") as lines:
         lines.write(f"{job.kind} {sum(len(group.members) for group in job.groups)}\n")
+    if job.turn:
+        turn.wait(job.turn)
+        with open(journal, "a") as lines:
+            lines.write("its turn\n")
     if mode == "no-gpu":
         speaker.say(Unavailable(reason="CUDA_ERROR_NO_DEVICE"))
         return

@@ -16,7 +16,7 @@ import pytest
 
 from dgw.model import Case, Epilogue, Launch, Plan, Pointer, Problem, Source, Variant, gemm
 from dgw.operands import references
-from dgw.workbench import child
+from dgw.workbench import child, turn
 from dgw.workbench.protocol import (
     Begin,
     Bye,
@@ -116,13 +116,14 @@ def listen(tmp_path: Path) -> Callable[..., tuple[int, list[Message], FakeCuda]]
     def run(
         *names: str, lanes: tuple[Any, ...] = ("check",), kind: Any = "measure", shared: int = 0, free: int = 1 << 30,
         problem: Problem = PROBLEM, nvml: Any = None, against: str = "", separate: bool = False,
+        its_turn: str = "",
     ) -> tuple[int, list[Message], FakeCuda]:  # fmt: skip
         keys = (member(against, (), problem, 0).case.key,) if against else ()
         members = tuple(member(name, keys, problem, shared) for name in names)
         code = dict.fromkeys(("fill", "reference", "compare"), str(cubin))
         job = ChildJob(
             kind=kind, groups=(Group(members=members, lanes=lanes),) if names else (), policy=POLICY, device_code=code,
-            separate=separate,
+            separate=separate, turn=its_turn,
         )  # fmt: skip
         job_file, fifo = tmp_path / "job.json", tmp_path / "fifo"
         write_job(job_file, job)
@@ -267,8 +268,30 @@ def test_under_a_profiler_each_case_is_launched_in_a_range_of_its_key(listen: Li
         _, messages, cuda = listen("correct", "baseline", kind="profile")
     keys = [Case(problem=PROBLEM, variant=f"t/{name}").key for name in ("correct", "baseline")]
     assert ranges == [(keys[0], "dgw"), "dgw", (keys[1], "dgw"), "dgw"]
-    assert cuda.launched.count("correct") == 2
+    assert [name for name in cuda.launched if not name.startswith("fill")] == ["correct", "baseline"]
     assert [m.outcome for m in messages if isinstance(m, Done)] == ["ok", "ok"]
+
+
+def test_a_child_that_waits_for_its_turn_touches_nothing_before_it(listen: Listen) -> None:
+    said: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(turn, "wait", said.append)
+        patch.setattr(FakeCuda, "_cuInit", lambda self, *_: said.append("touched"))
+        _, messages, _ = listen("correct", kind="profile", its_turn="the turn")
+    assert said == ["the turn", "touched"]
+    assert [m.outcome for m in messages if isinstance(m, Done)] == ["ok"]
+
+
+def test_a_turn_is_waited_for_until_it_is_given_or_its_giver_is_gone(tmp_path: Path) -> None:
+    held = turn.Turn(tmp_path / "turn")
+    waiting = threading.Thread(target=turn.wait, args=(str(held.path),))
+    waiting.start()
+    waiting.join(0.02)
+    assert waiting.is_alive()
+    held.give()
+    waiting.join(10)
+    assert not waiting.is_alive()
+    turn.wait(str(tmp_path / "no such turn"))
 
 
 def test_the_case_is_announced_before_each_thing_that_can_hang(listen: Listen) -> None:

@@ -22,7 +22,7 @@ FAKE = Path(__file__).parent / "fake_child.py"
 KERNEL = 'extern "C" __global__ void nothing() {}\n'
 NAMES = (
     "good", "base", "wrong", "crashes", "hangs", "chatters", "exits", "loses-context", "out-of-memory",
-    "dies-unannounced", "crashes-when-profiled",
+    "dies-unannounced", "crashes-when-profiled", "waits-for-the-next",
 )  # fmt: skip
 
 
@@ -104,7 +104,8 @@ def test_every_case_gives_a_record_whatever_the_others_do(bench: Bench) -> None:
     assert {name: record.outcome for name, record in found.items()} == {
         "good": "ok", "base": "ok", "wrong": "wrong", "crashes": "crashed", "hangs": "timed-out", "chatters": "ok",
         "exits": "crashed", "loses-context": "crashed", "out-of-memory": "out-of-memory", "dies-unannounced": "crashed",
-        "crashes-when-profiled": "ok", "broken": "compile-failed", "raises": "launch-failed", "refuses": "refused",
+        "crashes-when-profiled": "ok", "waits-for-the-next": "ok", "broken": "compile-failed",
+        "raises": "launch-failed", "refuses": "refused",
         "hopper-only": "refused", "needs": "refused",
     }  # fmt: skip
     assert sorted(r.case.key for r in bench.handed) == sorted(r.case.key for r in found.values())
@@ -297,7 +298,7 @@ def test_missing_permission_is_not_tried_again_for_every_chunk(bench: Bench) -> 
     lane = FakeLane(fatal="no permission for counters")
     jobs = [Job(case("good", 8 * n), COUNTED) for n in range(1, 31)]
     records = runner.run(jobs, replace(bench.session, counter_lane=lane), bench.handed.append)
-    assert lane.commands == 1
+    assert lane.commands == 2  # the second was started ahead, and stopped when the first was refused
     assert {r.get("l2_hit_rate").absent for r in records} == {"no permission for counters"}  # type: ignore[union-attr]
 
 
@@ -306,7 +307,16 @@ def test_a_chunk_holds_at_most_25_cases(bench: Bench) -> None:
     lane = FakeLane()
     lane.expected = lambda: [job.case.key for job in jobs]
     runner.run(jobs, replace(bench.session, counter_lane=lane), bench.handed.append)
-    assert [line for line in bench.children if line.startswith("profile")] == ["profile 25", "profile 5"]
+    assert sorted(line for line in bench.children if line.startswith("profile")) == ["profile 25", "profile 5"]
+
+
+def test_the_child_of_the_next_chunk_is_there_before_the_first_has_ended(bench: Bench) -> None:
+    jobs = [Job(case("waits-for-the-next" if n == 3 else "good", 8 * n), COUNTED) for n in range(1, 31)]
+    lane = FakeLane()
+    lane.expected = lambda: [job.case.key for job in jobs]
+    records = runner.run(jobs, replace(bench.session, counter_lane=lane), bench.handed.append)
+    assert all(record.number("l2_hit_rate") == 0.5 for record in records)
+    assert bench.children.count("its turn") == 2
 
 
 def test_another_number_of_kernels_than_declared_is_flagged(bench: Bench) -> None:

@@ -18,9 +18,18 @@ class Arena:
     """Buffer sets of `problem`; `sets[0]` is filled from the start, the others are copies of it."""
 
     def __init__(
-        self, gpu: Gpu, kernels: Kernels, inputs: Inputs, device_code: Mapping[str, str], problem: Problem
+        self,
+        gpu: Gpu,
+        kernels: Kernels,
+        inputs: Inputs,
+        device_code: Mapping[str, str],
+        problem: Problem,
+        judged: bool = True,
     ) -> None:
-        """Allocate and fill one set. Raises CudaError (out of memory)."""
+        """Allocate and fill one set. Raises CudaError (out of memory).
+
+        Where nothing will be judged, as under a profiler, there is no checker, and no kernel of its own is launched.
+        """
         self.gpu, self.problem, self._inputs = gpu, problem, inputs
         self._layout = slab_layout(problem)
         self.sets: list[BufferSet] = []
@@ -28,7 +37,8 @@ class Arena:
         try:
             self.sets.append(BufferSet(gpu, problem, self._layout))
             inputs.fill(self.sets[0])
-            self.checker = Checker(gpu, kernels, inputs, device_code, self.sets[0])
+            if judged:
+                self.checker = Checker(gpu, kernels, inputs, device_code, self.sets[0])
         except CudaError:
             self.free()
             raise

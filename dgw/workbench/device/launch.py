@@ -194,7 +194,9 @@ def _bind_launch(
     gpu: Gpu, kernels: Kernels, problem: Problem, step: Launch, cubin: str, buffers: BufferSet, scratch: Workspaces
 ) -> Callable[[], None]:
     parameters = [
-        argument_bytes(problem, argument, buffers.address, scratch.address, lambda w: tensor_map(gpu, buffers, w, scratch))
+        argument_bytes(
+            problem, argument, buffers.address, scratch.address, lambda w: tensor_map(gpu, buffers, w, scratch)
+        )
         for argument in step.arguments
     ]
     kernel = kernels.get(cubin, step.entry)
