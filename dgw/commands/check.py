@@ -34,7 +34,7 @@ def check(ctx: typer.Context, ask: Ask, family: options.Family = "", sanitize: o
     variants = request.library(ask)
     wanted = request.wanted(ask, split(ask.variant), family, variants, where, every=True)
     configs = request.configs(ask.config)
-    cases = [case for problem in problems for case in request.cases(problem, wanted, configs)]
+    cases = [case for problem in problems for case in request.cases(problem, wanted, configs, where.device)]
     passes = lanes.sanitizer(split(sanitize), where)
     session = Session(
         ask, tuple(ctx.obj or ()), variants, where, lanes=frozenset({"check", *(p.lane for p in passes)}), passes=passes

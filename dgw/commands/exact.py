@@ -186,7 +186,7 @@ def examination(pick: Pick, command: str) -> Examination:
         (case, asked)
         for problem in request.problems(ask, command)
         for asked in configs
-        for case in request.cases(problem, wanted, [asked])
+        for case in request.cases(problem, wanted, [asked], where.device)
     ]
     own = [(case, {name: case.config[name] for name in asked if name in case.config}) for case, asked in cases]
     unique = {(case.key, tuple(asked.items())): (case, asked) for case, asked in own}

@@ -79,7 +79,7 @@ def measure(
     wanted = request.wanted(ask, names, family, variants, where)
     beside = request.baselines(against, variants, where)
     configs = request.configs(ask.config)
-    cases = [case for problem in problems for case in request.cases(problem, wanted, configs)]
+    cases = [case for problem in problems for case in request.cases(problem, wanted, configs, where.device)]
     cases += [case for problem in problems for case in request.cases(problem, beside, [{}])]
     cases = list({case.key: case for case in cases}.values())
     passes = lanes.timeline(where) if timeline else ()

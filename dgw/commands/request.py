@@ -13,7 +13,7 @@ import msgspec
 from dgw.commands.options import Ask, split
 from dgw.commands.suites import shapes_file, suite
 from dgw.errors import UsageError
-from dgw.model import Case, Config, Epilogue, Operand, Problem, Tunable, Variant, gemm
+from dgw.model import Case, Config, Device, Epilogue, Operand, Problem, Tunable, Variant, gemm
 from dgw.operands.suites import Suite, Wanted
 
 if TYPE_CHECKING:
@@ -229,10 +229,13 @@ def _config(text: str) -> Config:
     return config
 
 
-def cases(problem: Problem, variants: Sequence[Variant], configs: Sequence[Config]) -> list[Case]:
+def cases(
+    problem: Problem, variants: Sequence[Variant], configs: Sequence[Config], device: Device | None = None
+) -> list[Case]:
     """Every variant with every config on `problem`; a tunable that one of several variants lacks is left to the others.
 
-    Raises UsageError for a tunable that no variant has, and for a value outside its range.
+    On a `device`, tunables that are not given are what the variant chooses for the problem. Raises UsageError for a
+    tunable that no variant has, and for a value outside its range.
     """
     known = {tunable.name for variant in variants for tunable in variant.space}
     for name in (name for config in configs for name in config if name not in known and variants):
@@ -243,7 +246,7 @@ def cases(problem: Problem, variants: Sequence[Variant], configs: Sequence[Confi
         space = {tunable.name: tunable for tunable in variant.space}
         for config in configs:
             taken = {name: _value(variant, space[name], value) for name, value in config.items() if name in space}
-            full = {**variant.defaults(), **taken}
+            full = variant.config_for(problem, device, taken) if device else {**variant.defaults(), **taken}
             found.append(Case(problem=problem, variant=variant.id, version=variant.version, config=full))
     return list({case.key: case for case in found}.values())
 

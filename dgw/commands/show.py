@@ -50,7 +50,7 @@ def show(
     where = devices.device(device or DEFAULT_DEVICE)
     variant = select(request.library(ask), name, where, "static")
     problem = request.problems(ask, f"dgw show {name}", (SHAPE,))[0]
-    cases = request.cases(problem, [variant], request.configs(config))
+    cases = request.cases(problem, [variant], request.configs(config), where)
     if source:
         say(_sources(variant, cases[0], where))
     elif ptx:
@@ -154,9 +154,20 @@ def _configs(variant: Variant, cases: Sequence[Case], device: Device) -> str:
         rows.append((config_text(case.config) or "(none)", "; ".join(needs)))
     head = f"needs for {cases[0].problem.shape} {cases[0].problem.a.dtype} on {device.name}"
     text = listing(("config", head), rows, width(), colour())
-    return "\n\n".join(
-        part for part in (_tunables(variant) if variant.space else "", text, _count(variant, cases[0], device)) if part
-    )
+    tunables = _tunables(variant) if variant.space else ""
+    parts = (tunables, text, _chosen(variant, cases[0], device), _count(variant, cases[0], device))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _chosen(variant: Variant, case: Case, device: Device) -> str:
+    """Why a variant that chooses its config by the problem takes this one."""
+    found = variant.choose(case.problem, {}, device) if variant.choose else None
+    if not found:
+        return ""
+    from dgw.reports.tables import config_text
+
+    config, reasons = found
+    return "\n  ".join((f"chosen for {case.problem.shape}: {config_text(config)}", *reasons))
 
 
 def _needs(variant: Variant, case: Case, device: Device) -> list[str]:

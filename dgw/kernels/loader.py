@@ -59,9 +59,7 @@ def _extra(extra: Sequence[Path]) -> Iterator[tuple[Path, Callable[[Path], Modul
             continue
         declaration = path if path.suffix == ".py" else path.with_suffix(".py")
         if not declaration.is_file():
-            raise UsageError(
-                f"{given} has no declaration: {declaration.name} is not beside it", f"dgw new {given}"
-            )
+            raise UsageError(f"{given} has no declaration: {declaration.name} is not beside it", f"dgw new {given}")
         yield declaration, _import_file
 
 

@@ -45,6 +45,7 @@ class Claim(Noun, frozen=True, kw_only=True):
 Refuses = Callable[[Problem, Config, Device], str | None]
 Warns = Callable[[Problem, Config, Device], tuple[str, ...]]
 MakePlan = Callable[[Problem, Config, Device], Plan]
+Choose = Callable[[Problem, Config, Device], tuple[Config, tuple[str, ...]] | None]
 Bind = Callable[[Problem, Config, Mapping[str, Any]], Callable[[], None]]
 
 
@@ -64,6 +65,7 @@ class Variant:
     headers. `warns` says what to know of a case that is not refused; it becomes a flag of the record. `architectures`
     lists the oldest architecture of each line that it runs on, such as ("sm_80",) for "sm_80 and newer" or ("sm_90a",)
     for exactly Hopper. `needs` names Python modules that `bind` imports or that compile the sources of `plan`.
+    `choose` picks a config for a problem that keeps the tunables given, and says why; without it the defaults are taken.
     `roundings` is how often code that works in several steps rounds an intermediate result to A's type: the check then
     allows as much more.
     """
@@ -77,6 +79,7 @@ class Variant:
     space: tuple[Tunable, ...] = ()
     refuses: Refuses = _never_refuses
     warns: Warns = _never_warns
+    choose: Choose | None = None
     plan: MakePlan | None = None
     bind: Bind | None = None
     root: Path = Path()
@@ -101,6 +104,12 @@ class Variant:
     def defaults(self) -> Config:
         """The default Config."""
         return {tunable.name: tunable.default for tunable in self.space}
+
+    def config_for(self, problem: Problem, device: Device, pinned: Config | None = None) -> Config:
+        """Every tunable for `problem`: what is `pinned`, else chosen, else the default."""
+        given = pinned or {}
+        chosen = self.choose(problem, given, device) if self.choose else None
+        return {**self.defaults(), **(chosen[0] if chosen else {}), **given}
 
     def runs_on(self, arch: str) -> bool:
         """Whether `architectures` covers `arch`: a plain name covers newer ones, a name with a suffix only itself."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dgw.kernels import declaring, tensor
-from dgw.kernels.hopper import alignment, tiling
+from dgw.kernels.hopper import alignment, selector, tiling
 from dgw.model import Claim, Config, Device, Launch, Plan, Problem, Source, Variant
 
 
@@ -13,6 +13,12 @@ def refuses(problem: Problem, config: Config, device: Device) -> str | None:
     return found or tensor.refuses_epilogue(problem, device)
 
 
+def choose(problem: Problem, pinned: Config, device: Device) -> tuple[Config, tuple[str, ...]] | None:
+    """The config that the selector estimates to be the fastest, and why."""
+    found = selector.choose(problem, pinned, device)
+    return (found.config, found.reasons) if found else None
+
+
 def plan(problem: Problem, config: Config, device: Device) -> Plan:
     """At most one CTA an SM in whole clusters, or with SPLIT a cluster for every tile; before, copies where needed."""
     through_shared = tiling.map_output(problem)
@@ -20,7 +26,7 @@ def plan(problem: Problem, config: Config, device: Device) -> Plan:
     name = "split_k" if tile.split > 1 else "persistent"
     clusters = tile.clusters(problem)
     if tile.split == 1:
-        clusters = min(clusters, device.sms // tile.cluster)
+        clusters = min(clusters, selector.resident(device, tile.cluster) // tile.cluster)
     boxes = (
         tiling.box(problem, "a", tile.bm // tile.cluster_n),
         tiling.box(problem, "b", tile.bn // tile.cluster_m),
@@ -52,9 +58,19 @@ VARIANT = Variant(
     idea="one CTA an SM; the ring fills with the next tile while this one is stored; clusters share tiles of operands",
     dtypes=tiling.INPUTS,
     architectures=("sm_90a",),
-    space=(tiling.BM, tiling.BN, tiling.STAGES, tiling.CLUSTER_M, tiling.CLUSTER_N, tiling.SPLIT, tiling.GROUP_M),
+    space=(
+        tiling.BM,
+        tiling.BN,
+        tiling.STAGES,
+        tiling.CLUSTER_M,
+        tiling.CLUSTER_N,
+        tiling.SPLIT,
+        tiling.GROUP_M,
+        tiling.SETMAXNREG,
+    ),
     refuses=refuses,
     plan=plan,
+    choose=choose,
     synchronises="mbarrier",
     claims=(
         Claim(

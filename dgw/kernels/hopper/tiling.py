@@ -28,6 +28,12 @@ STAGES = Tunable(
 GROUP_M = Tunable(
     name="GROUP_M", default=16, values=(1, 2, 4, 8, 16, 32), meaning="rows of tiles that CTAs take together"
 )
+SETMAXNREG = Tunable(
+    name="SETMAXNREG",
+    default=1,
+    values=(0, 1),
+    meaning="whether registers move from the warp that copies to the others",
+)
 CLUSTER_M = Tunable(
     name="CLUSTER_M", default=2, values=(1, 2), meaning="CTAs of a cluster that share tiles of B (rows of tiles)"
 )
@@ -212,10 +218,12 @@ def defines(problem: Problem, config: Config, staged: bool) -> Config:
     """The defines of every Hopper stage, those of the fused epilogue included."""
     tiling = Tiling.of(problem, config, staged)
     found: Config = {"BM": tiling.bm, "BN": tiling.bn, "STAGES": tiling.stages}
+    found["SETMAXNREG"] = integer({"SETMAXNREG": 1, **config}, "SETMAXNREG")
     found |= {"SPLIT": tiling.split} if tiling.split > 1 else {}
     found |= {"CLUSTER_M": tiling.cluster_m, "CLUSTER_N": tiling.cluster_n, "STAGING_BYTES": tiling.staging_bytes}
     found |= declaring.operand_defines(problem) | tensor.epilogue_defines(problem)
-    for name in ("VEC_C", "VEC_D"):
-        found[name] = min(int(found[name]), tensor.COLUMNS)
+    del found["VEC_A"], found["VEC_B"]  # the copy engine's affair
+    found["VEC_C"] = min(int(found["VEC_C"]), tensor.COLUMNS) if found["USE_C"] == "true" else 1
+    found["VEC_D"] = 1 if staged else min(int(found["VEC_D"]), tensor.COLUMNS)
     found["STAGED"] = "true" if staged else "false"
     return found

@@ -50,10 +50,10 @@ struct Ring {
 
     // Registers move from the producer to the consumers, which hold the sums.
     static __device__ __forceinline__ void shrink() {
-        if constexpr (CONSUMERS > 1) give_registers<CONSUMERS == 2 ? 40 : 32>();
+        if constexpr (SETMAXNREG && CONSUMERS > 1) give_registers<CONSUMERS == 2 ? 40 : 32>();
     }
     static __device__ __forceinline__ void grow() {
-        if constexpr (CONSUMERS > 1) take_registers<CONSUMERS == 2 ? 232 : 160>();
+        if constexpr (SETMAXNREG && CONSUMERS > 1) take_registers<CONSUMERS == 2 ? 232 : 160>();
     }
 
     // The issuer: waits until a slot is free everywhere and has the next tiles copied to it.

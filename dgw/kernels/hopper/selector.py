@@ -1,0 +1,163 @@
+"""Which tile, cluster and split of k a problem gets: the candidates' times, estimated from what would hold them up.
+
+The estimate of a candidate (seconds): a start, then for each wave of CTAs the k tiles of a tile of D, each as slow as
+the slowest of the tensor cores, the SM's share of L2, all of L2, DRAM for an SM, and the latency of a ring of that
+depth; then what a tile costs beside its products, and the exchange of sums where k is split. Nothing is faster than
+DRAM delivers A, B and D once. The constants are fitted to timings of about 1,400 candidates on an H200; how far the
+choice is from the best of the space is measured in docs/h200/hopper.json.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+
+from dgw.kernels.declaring import ceil_div, k_major
+from dgw.kernels.hopper import tiling
+from dgw.model import Config, Device, Problem, Tunable
+
+F64 = npt.NDArray[np.float64]
+
+CLOCK = 1.70e9  # Hz, of the fit
+START = 3.14e-6  # s: launch, barriers, the first tile from DRAM
+TILE = 0.77e-6  # s a tile of D: the pipeline drains and fills
+STORE = 0.056  # cycles an element of a tile: finishing and storing
+EXCHANGE = 1.6e-6  # s: two meetings of a cluster
+EXCHANGED = 0.15  # cycles an element of a tile that is exchanged
+SM_BYTES = 94.0  # B a cycle an SM takes from L2
+L2_BYTES = 13.9e12  # B/s that all SMs take from L2
+DRAM_BYTES = 4.37e12  # B/s
+SM_DRAM_BYTES = 43.0  # B a cycle of what an SM takes that comes from DRAM
+LATENCY = 1.06e-6  # s from asking for a tile to having it
+SLOWDOWN = 1.15  # of the tensor cores, against their rate
+ONE_GROUP = 1.14  # where a single warpgroup multiplies
+CLUSTERED = 1.05  # where CTAs share tiles and so wait for each other
+CLUSTER_START = 0.64e-6  # s
+GROUP_ROWS = 2048  # of D that CTAs take together
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A config, its estimated seconds, and the reasons in words."""
+
+    config: Config
+    seconds: float
+    reasons: tuple[str, ...]
+
+
+@lru_cache(maxsize=64)
+def _candidates(
+    a_along_k: bool, b_along_k: bool, staged: bool, limit: int, pinned: tuple[tuple[str, int | str], ...]
+) -> tuple[Config, ...]:
+    """The configs that fit `limit` bytes of shared memory, each with as deep a ring as fits."""
+    fixed = dict(pinned)
+
+    def values(tunable: Tunable, among: tuple[int, ...]) -> tuple[int, ...]:
+        return (int(fixed[tunable.name]),) if tunable.name in fixed else among
+
+    found: list[Config] = []
+    tiles = product(
+        values(tiling.BM, (64, 128, 256)),
+        values(tiling.BN, tuple(range(32, 257, 16))),
+        values(tiling.SPLIT, (1, 2, 4, 8)),
+        values(tiling.CLUSTER_M, (1, 2)),
+        values(tiling.CLUSTER_N, (1, 2)),
+    )
+    for bm, bn, split, cluster_m, cluster_n in tiles:
+        if cluster_m * cluster_n > 2 and not {"CLUSTER_M", "CLUSTER_N"} & fixed.keys():
+            continue
+        tile = tiling.Tiling(bm, bn, 2, cluster_m, cluster_n, split, a_along_k, b_along_k, staged)
+        deepest = (limit - tile.staging_bytes) // (tile.slot_bytes + tiling.BARRIER_BYTES)
+        tile = replace(tile, stages=int(fixed.get("STAGES", min(8, deepest))))
+        if tile.refuses() is None and tile.shared_bytes <= limit:
+            found.append(
+                {
+                    "BM": bm, "BN": bn, "STAGES": tile.stages, "CLUSTER_M": cluster_m, "CLUSTER_N": cluster_n,
+                    "SPLIT": split, "GROUP_M": fixed.get("GROUP_M", max(1, GROUP_ROWS // bm)),
+                }
+            )  # fmt: skip
+    return tuple(found)
+
+
+def resident(device: Device, cluster: int) -> int:
+    """CTAs of clusters of that size that run at the same time, one an SM.
+
+    A cluster lies within a GPC. Pairs always find room; of larger ones an eighth of the SMs is left over, because GPCs
+    have different numbers of SMs (on an H200 28 clusters of four ran at once, and 32 did not).
+    """
+    return device.sms // cluster * cluster if cluster <= 2 else device.sms * 7 // 8 // cluster * cluster
+
+
+def estimate(problem: Problem, configs: tuple[Config, ...], device: Device) -> F64:
+    """Seconds of `problem` with each of `configs`."""
+    bm, bn, cluster_m, cluster_n, split, stages = (
+        np.array([int(config[name]) for config in configs], np.float64)
+        for name in ("BM", "BN", "CLUSTER_M", "CLUSTER_N", "SPLIT", "STAGES")
+    )
+    a_along_k, b_along_k = k_major(problem, "a"), k_major(problem, "b")
+    bytes_a = np.array([tiling.tile_bytes(int(extent), a_along_k) for extent in bm], np.float64)
+    bytes_b = np.array([tiling.tile_bytes(int(extent), b_along_k) for extent in bn], np.float64)
+    rows = np.ceil(problem.m / bm)
+    clusters = np.ceil(rows / cluster_m) * np.ceil(np.ceil(problem.n / bn) / cluster_n)
+    shared = cluster_m * cluster_n
+    ctas = clusters * shared * split
+    slots = np.array([resident(device, int(size)) for size in shared * split], np.float64)
+    tiles_k = np.ceil(ceil_div(problem.k, tiling.DEPTH) / split)
+
+    products = bm / 64 * 4 * np.maximum(bn / 2, 16 + bn / 4) * SLOWDOWN / CLOCK
+    taken = bytes_a / cluster_n + bytes_b / cluster_m
+    from_l2 = np.maximum(taken / SM_BYTES / CLOCK, taken * np.minimum(ctas, slots) / L2_BYTES)
+    from_dram = bytes_b / np.minimum(rows, 4) / SM_DRAM_BYTES / CLOCK
+    step = np.maximum.reduce([products, from_l2, from_dram, LATENCY / stages])
+    step = step * np.where(shared > 1, CLUSTERED, 1.0) * np.where(bm == 64, ONE_GROUP, 1.0)
+    exchange = np.where(split > 1, EXCHANGE + bm * bn * EXCHANGED / CLOCK * (split - 1) / split, 0.0)
+    tile = tiles_k * step + TILE + bm * bn * STORE / CLOCK + exchange
+    least = problem.compulsory_bytes / DRAM_BYTES
+    busy = ((np.ceil(ctas / slots) * tile) ** 6 + least**6) ** (1 / 6)
+    found: F64 = START + busy + np.where(shared > 1, CLUSTER_START, 0.0)
+    return found
+
+
+def choose(problem: Problem, pinned: Config, device: Device) -> Choice | None:
+    """The config with the least estimate among those that keep what is `pinned`; None where nothing fits."""
+    candidates = _candidates(
+        k_major(problem, "a"), k_major(problem, "b"), tiling.map_output(problem), device.shared_per_block,
+        tuple(sorted(pinned.items())),
+    )  # fmt: skip
+    tiles_k = ceil_div(problem.k, tiling.DEPTH)
+    possible = tuple(config for config in candidates if int(config["SPLIT"]) <= tiles_k)
+    if not possible:
+        return None
+    seconds = estimate(problem, possible, device)
+    best = int(seconds.argmin())
+    return Choice(possible[best], float(seconds[best]), _reasons(problem, possible, seconds, best, device))
+
+
+def _reasons(problem: Problem, configs: tuple[Config, ...], seconds: F64, best: int, device: Device) -> tuple[str, ...]:
+    config = configs[best]
+    bm, bn, split = int(config["BM"]), int(config["BN"]), int(config["SPLIT"])
+    tiles = ceil_div(problem.m, bm) * ceil_div(problem.n, bn)
+    slots = resident(device, int(config["CLUSTER_M"]) * int(config["CLUSTER_N"]) * split)
+    waves = ceil_div(tiles * split, slots)
+    covered = problem.m * problem.n / (ceil_div(problem.m, bm) * bm * ceil_div(problem.n, bn) * bn)
+    other = min(
+        (i for i in range(len(configs)) if (configs[i]["BM"], configs[i]["BN"]) != (bm, bn)),
+        key=lambda i: float(seconds[i]),
+        default=best,
+    )
+    parts = f", k in {split} parts" if split > 1 else ""
+    return (
+        f"{tiles} tiles of {bm}x{bn}{parts}: waves of {slots} CTAs: {waves}, "
+        f"the last {_last(tiles * split, slots):.0%} full",
+        f"{covered:.0%} of the tiles' area is D; ring of {config['STAGES']} slots",
+        f"estimated {seconds[best] * 1e6:.1f} us; next best tile {configs[other]['BM']}x{configs[other]['BN']} "
+        f"{seconds[other] * 1e6:.1f} us, of {len(configs)} candidates",
+    )
+
+
+def _last(ctas: int, slots: int) -> float:
+    return (ctas - 1) % slots / slots + 1 / slots
