@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from dgw.model import Measurement, Problem, Record
 from dgw.reports.units import UNKNOWN, Style, shared_unit, show, show_in
@@ -39,7 +40,7 @@ class Line:
         """Whether the line is one that is judged by its interval, and any cell has one."""
         return self.key in JUDGED and any(cell.low is not None and cell.high is not None for cell in self.cells)
 
-    @property
+    @cached_property
     def unit(self) -> tuple[float, str]:
         """The factor and unit in which the whole line is shown."""
         return shared_unit((cell.value for cell in self.cells), self.style)

@@ -63,7 +63,8 @@ def test_every_chart_is_well_formed_svg_that_is_told_to_a_screen_reader(name: st
         root = ET.fromstring(text)
         assert root.get("role") == "img"
         titles = {element.get("id"): element.text for element in root if element.get("id")}
-        assert all(titles[identity] for identity in (root.get("aria-labelledby") or "").split())
+        assert titles[root.get("aria-labelledby")] == chart.title
+        assert titles.get(root.get("aria-describedby"), chart.caption) == chart.caption
         assert "<script" not in text
     assert HOSTILE in " ".join(row[0] for row in chart.rows)
 

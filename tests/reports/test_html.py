@@ -39,14 +39,14 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
-        if tag in ("td", "th"):
+        if tag in ("td", "th", "dt", "dd"):
             self._cell = True
             self.cells.append("")
         elif tag in ("tr", "tbody", "thead"):
             self._cell = False
 
     def handle_endtag(self, tag: str) -> None:
-        self._cell = self._cell and tag not in ("td", "th", "tr", "tbody", "thead", "table")
+        self._cell = self._cell and tag not in ("td", "th", "tr", "tbody", "thead", "table", "dt", "dd", "dl")
 
     def handle_data(self, data: str) -> None:
         if self._cell:
@@ -137,7 +137,9 @@ def test_a_screen_reader_is_told_what_everything_is() -> None:
     tags = [tag for tag, _ in found.tags]
     assert tags.count("h1") == 1
     assert tags.count("table") == tags.count("caption")
-    assert all(svg.get("role") == "img" and svg.get("aria-labelledby") for svg in found.all("svg"))
+    ids = {attributes.get("id") for _, attributes in found.tags}
+    assert all(svg.get("role") == "img" for svg in found.all("svg"))
+    assert all({svg.get("aria-labelledby"), svg.get("aria-describedby")} <= ids for svg in found.all("svg"))
     assert all("scope" in th for th in found.all("th"))
     assert all(div.get("aria-label") for div in found.all("div") if div.get("tabindex"))
     assert ("html", {"lang": "en"}) in found.tags

@@ -19,7 +19,7 @@ Point = tuple[float, float]
 
 WIDTH = 560.0
 """Pixels of a picture that stands beside another one on a wide screen and fills a narrow one."""
-CHARACTER = 6.4
+CHARACTER = 6.9
 """Pixels of one character of the smallest text, on average: enough to leave room, never to place text inside text."""
 
 

@@ -106,14 +106,12 @@ def _scales(points: Sequence[Spot], ceilings: Sequence[Roof], top: float) -> tup
 
 
 def _axes(x: Scale, y: Scale) -> list[Shape]:
-    shapes: list[Shape] = []
-    for tick in x.ticks(8):
-        shapes.append(Line(((x.at(tick), y.start), (x.at(tick), y.end)), "grid"))
-        shapes.append(Text(x.at(tick), y.start + 16, tick_text(significant, tick), "muted", "middle"))
-    for tick in y.ticks(8):
-        shapes.append(Line(((x.start, y.at(tick)), (x.end, y.at(tick))), "grid"))
-        text = tick_text(lambda value: show(value, "rate"), tick).removesuffix("LOP/s")
-        shapes.append(Text(x.start - 6, y.at(tick) + 4, text, "muted", "end"))
+    across = [(x.at(tick), tick_text(significant, tick)) for tick in x.ticks(8)]
+    up = [(y.at(tick), tick_text(lambda value: show(value, "rate"), tick).removesuffix("LOP/s")) for tick in y.ticks(8)]
+    shapes: list[Shape] = [Line(((at, y.start), (at, y.end)), "grid") for at, _ in across]
+    shapes += [Line(((x.start, at), (x.end, at)), "grid") for at, _ in up]
+    shapes += [Text(at, y.start + 16, text, "muted", "middle") for at, text in across]
+    shapes += [Text(x.start - 6, at + 4, text, "muted", "end") for at, text in up]
     shapes.append(Text((x.start + x.end) / 2, y.start + 36, "FLOP a byte", "muted", "middle"))
     shapes.append(Text(16, (y.start + y.end) / 2, "FLOP a second", "muted", "middle", angle=90))
     return shapes

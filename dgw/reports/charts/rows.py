@@ -77,11 +77,9 @@ def names(where: Frame, titles: Sequence[str], values: Sequence[str]) -> list[Sh
 
 def axis(where: Frame, scale: Scale, show: Callable[[float], str], label: str, most: int = 6) -> list[Shape]:
     """Grid lines through the rows, their values below, and what they mean."""
-    shapes: list[Shape] = []
-    for tick in scale.ticks(most):
-        x = scale.at(tick)
-        shapes.append(Line(((x, where.top), (x, where.bottom)), "grid"))
-        shapes.append(Text(x, where.bottom + 16, tick_text(show, tick), "muted", "middle"))
+    ticks = [(scale.at(tick), tick_text(show, tick)) for tick in scale.ticks(most)]
+    shapes: list[Shape] = [Line(((x, where.top), (x, where.bottom)), "grid") for x, _ in ticks]
+    shapes += [Text(x, where.bottom + 16, text, "muted", "middle") for x, text in ticks]
     middle = (where.plot_left + where.plot_right) / 2
     shapes.append(Text(middle, where.bottom + 34, label, "muted", "middle"))
     return shapes

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from html import escape
 
-from dgw.reports.charts.drawing import Chart, Drawing, Line, Mark, Rect, Shape, Text
+from dgw.reports.charts.drawing import CHARACTER, Chart, Drawing, Line, Mark, Rect, Shape, Text
 from dgw.reports.charts.palette import DARK, LIGHT
 
+NAMESPACE = 'xmlns="http://www.w3.org/2000/svg"'
 FONT = "system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif"
+
+_ANCHORS = {"start": "", "middle": "m", "end": "e"}  # classes
 
 
 def inline(chart: Chart, identity: str) -> str:
-    """The chart as an element of an HTML page; `identity` is unique on the page and prefixes the ids inside."""
-    return _element(chart, f"{identity}-t", "")
+    """The chart as an element of an HTML page, which says the caption in an element with the id `identity`-c.
+
+    `identity` is unique on the page and prefixes the ids inside.
+    """
+    head = f'aria-labelledby="{identity}-t" aria-describedby="{identity}-c">'
+    return _element(chart, head, f'<title id="{identity}-t">{escape(chart.title)}</title>')
 
 
 def standalone(chart: Chart) -> str:
@@ -24,12 +33,13 @@ def standalone(chart: Chart) -> str:
         *(Text(16, 40 + 15 * n, line, "muted") for n, line in enumerate(_lines(chart.caption, drawing.width))),
     )
     top = 34.0 + 15 * (len(heading) - 1)
-    moved = f'<g transform="translate(0 {top:g})">{"".join(map(_shape, drawing.shapes))}</g>'
+    moved = f'<g transform="translate(0 {top:g})">{_shapes(drawing.shapes)}</g>'
     whole = Drawing(drawing.width, drawing.height + top + 8, heading)
-    style = f"<style>{stylesheet()}</style>"
+    head = f'width="{whole.width:g}" height="{whole.height:g}" aria-labelledby="t" aria-describedby="d" {NAMESPACE}>'
+    told = f'<title id="t">{escape(chart.title)}</title><desc id="d">{escape(chart.caption)}</desc>'
     background = f'<rect class="paper" width="{whole.width:g}" height="{whole.height:g}"/>'
-    shown = Chart(chart.key, chart.title, chart.caption, whole, chart.head, chart.rows)
-    return _element(shown, "t", style + background, moved, ' xmlns="http://www.w3.org/2000/svg"') + "\n"
+    body = f"{told}<style>{stylesheet()}</style>{background}{moved}"
+    return _element(replace(chart, drawing=whole), head, body) + "\n"
 
 
 def stylesheet() -> str:
@@ -45,7 +55,8 @@ def variables(colours: Mapping[str, str]) -> str:
 
 def rules() -> str:
     """How shapes of a role look, by custom properties."""
-    text = f"svg text{{font:12px {FONT};font-variant-numeric:tabular-nums}}svg .b{{font-weight:600}}"
+    text = f"svg text{{font:12px {FONT};font-variant-numeric:tabular-nums;fill:var(--ink)}}svg .b{{font-weight:600}}"
+    text += "svg .e{text-anchor:end}svg .m{text-anchor:middle}"
     text += "svg .l{fill:none}svg .h{fill:var(--paper);stroke-width:1.6}"
     for role in LIGHT:
         text += f"svg .{role}{{fill:var(--{role})}}svg .l.{role}{{fill:none;stroke:var(--{role})}}"
@@ -56,20 +67,13 @@ def rules() -> str:
 def _lines(text: str, width: float) -> list[str]:
     import textwrap
 
-    return textwrap.wrap(text, int((width - 32) / 6.0)) or [""]
+    return textwrap.wrap(text, int((width - 32) / CHARACTER)) or [""]
 
 
-def _element(chart: Chart, identity: str, before: str, after: str = "", namespace: str = "") -> str:
+def _element(chart: Chart, head: str, body: str) -> str:
     drawing = chart.drawing
     size = f'viewBox="0 0 {drawing.width:g} {drawing.height:g}"'
-    named = f'role="img" aria-labelledby="{identity} {identity}d"'
-    if namespace:
-        size = f'width="{drawing.width:g}" height="{drawing.height:g}" {size}'
-    body = "".join(_shape(shape) for shape in drawing.shapes)
-    return (
-        f'<svg{namespace} {size} {named}><title id="{identity}">{escape(chart.title)}</title>'
-        f'<desc id="{identity}d">{escape(chart.caption)}</desc>{before}{body}{after}</svg>'
-    )
+    return f'<svg {size} role="img" {head}{body}{_shapes(drawing.shapes)}</svg>'
 
 
 def _number(value: float) -> str:
@@ -82,6 +86,24 @@ def _titled(tag: str, title: str) -> str:
     return f"{tag}><title>{escape(title)}</title></{name}>" if title else f"{tag}/>"
 
 
+def _shapes(shapes: Sequence[Shape]) -> str:
+    """The shapes in order; plain lines of one role that follow each other are one path."""
+    text = []
+    for role, group in itertools.groupby(shapes, _plain_line):
+        if role:
+            corners_ = (point for shape in group if isinstance(shape, Line) for point in enumerate(shape.points))
+            path = "".join(f"{'L' if i else 'M'}{_number(x)} {_number(y)}" for i, (x, y) in corners_)
+            text.append(f'<path class="l {role}" d="{path}"/>')
+        else:
+            text += [_shape(shape) for shape in group]
+    return "".join(text)
+
+
+def _plain_line(shape: Shape) -> str:
+    plain = isinstance(shape, Line) and not shape.title and not shape.dashed and shape.thick == 1
+    return shape.role if plain else ""
+
+
 def _shape(shape: Shape) -> str:
     if isinstance(shape, Rect):
         box = (shape.x, shape.y, max(shape.width, 0.0), shape.height)
@@ -91,16 +113,18 @@ def _shape(shape: Shape) -> str:
         )  # fmt: skip
     if isinstance(shape, Line):
         points = " ".join(f"{_number(x)},{_number(y)}" for x, y in shape.points)
-        extra = f' stroke-width="{shape.thick:g}"' + (' stroke-dasharray="4 3"' if shape.dashed else "")
+        extra = f' stroke-width="{shape.thick:g}"' if shape.thick != 1 else ""
+        extra += ' stroke-dasharray="4 3"' if shape.dashed else ""
         return _titled(f'<polyline class="l {shape.role}" points="{points}"{extra}', shape.title)
     if isinstance(shape, Mark):
         return _mark(shape)
-    extra = f' text-anchor="{shape.anchor}"' if shape.anchor != "start" else ""
-    x, y = _number(shape.x), _number(shape.y)
+    extra, (x, y) = "", (_number(shape.x), _number(shape.y))
     if shape.angle:
         extra += f' transform="rotate({_number(-shape.angle)} {x} {y})"'
-    classes = f"{shape.role} b" if shape.bold else shape.role
-    return f'<text class="{classes}" x="{x}" y="{y}"{extra}>{escape(shape.text)}</text>'
+    classes = [shape.role if shape.role != "ink" else "", "b" if shape.bold else "", _ANCHORS[shape.anchor]]
+    named = " ".join(filter(None, classes))
+    extra = f' class="{named}"{extra}' if named else extra
+    return f'<text x="{x}" y="{y}"{extra}>{escape(shape.text)}</text>'
 
 
 def _mark(mark: Mark) -> str:

@@ -36,7 +36,7 @@ def build(block: Block) -> Chart | None:
     scale = logarithmic(values, where.plot_left, where.plot_right, room=1.4)
     shapes: list[Shape] = [
         *legend,
-        *rows.axis(where, scale, lambda v: show(v, "seconds"), "seconds a GEMM, logarithmic"),
+        *rows.axis(where, scale, lambda v: show(v, "seconds"), "time of a GEMM, logarithmic"),
     ]
     for number, row in enumerate(shown):
         y = where.middle(number)
