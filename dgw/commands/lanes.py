@@ -29,6 +29,15 @@ def timeline(where: Machine) -> tuple[Pass, ...]:
     return (TimelinePass(tool),)
 
 
+def lines(where: Machine) -> tuple[Pass, ...]:
+    """What the emulator counts by source line, to stand beside what was measured there; it is its own part without a
+    GPU."""
+    from dgw.commands.session import cache_folder
+    from dgw.workbench.lines_pass import LinesPass
+
+    return (LinesPass(cache_folder(), where.device),) if where.engine == "gpu" else ()
+
+
 def sanitizer(names: Sequence[str], where: Machine) -> tuple[Pass, ...]:
     """The sanitizer lane with these tools; nothing for no names. Raises UsageError, and Missing without GPU or tool."""
     if not names:

@@ -82,7 +82,9 @@ def measure(
     cases = [case for problem in problems for case in request.cases(problem, wanted, configs, where.device)]
     cases += [case for problem in problems for case in request.cases(problem, beside, [{}])]
     cases = list({case.key: case for case in cases}.values())
-    passes = lanes.timeline(where) if timeline else ()
+    passes = (*(lanes.timeline(where) if timeline else ()), *(lanes.lines(where) if by_line else ()))
+    if by_line and where.engine == "gpu" and counters != "none":
+        counters = f"{counters},lines"
     wanted_lanes = {"time": not no_time, "counters": counters != "none"}
     session = Session(
         ask, tuple(ctx.obj or ()), variants, where, counters,

@@ -105,10 +105,12 @@ class NcuLane:
         return Harvest(kernels, reason, fatal=problem.missing)
 
     def measurements(self, kernels: Sequence[Any], reason: str) -> tuple[Measurement, ...]:
-        """Per kernel and for the case."""
+        """Per kernel and for the case, and by source line where stalls are sampled."""
         from dgw.workbench.collectors import ncu
 
-        return ncu.measurements(kernels, self._metrics, self._arch, reason=reason or self._forbidden)
+        found = ncu.measurements(kernels, self._metrics, self._arch, reason=reason or self._forbidden)
+        by_line = any(metric.key == "stall_samples" for metric in self._metrics)
+        return (*found, *ncu.line_measurements(kernels)) if by_line else found
 
 
 def _version(tool: Path) -> str:

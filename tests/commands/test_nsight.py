@@ -81,6 +81,12 @@ def test_the_lanes_are_asked_of_the_runner(dgw: Dgw, gpu: Gpu, monkeypatch: pyte
     dgw("profile", "-v", "naive", *SHAPE, "--timeline")
     assert lanes(gpu) == ["timeline"]
     assert "timeline" in gpu.jobs[0].lanes
+    dgw("profile", "-v", "naive", *SHAPE, "--by-line")
+    assert lanes(gpu) == ["lines"]
+    assert gpu.setup is not None
+    assert gpu.setup.counters == "std,lines"
+    dgw("profile", "-v", "naive", *SHAPE, "--by-line", "--counters", "none")
+    assert gpu.setup.counters == "none"
     dgw("check", "-v", "naive", *SHAPE, "--sanitize", "racecheck,memcheck")
     assert lanes(gpu) == ["sanitize"]
     assert gpu.jobs[0].lanes == {"check", "sanitize"}

@@ -127,6 +127,27 @@ def test_source_lines_are_ranked_by_cost_with_their_share() -> None:
     assert "75.0 %" in text
 
 
+def test_stalls_of_a_line_stand_beside_what_the_emulator_counts_there() -> None:
+    def by(collector: str, metric: str, place: str, value: float | str) -> Measurement:
+        return Measurement(metric=metric, value=value, scope=f"line {place}", collector=collector)
+
+    record = full_record(measurements=(
+        by("ncu", "stall_samples", "async.cuh:39", 300.0), by("ncu", "stall_reason", "async.cuh:39", "long_scoreboard"),
+        by("ncu", "stall_samples", "k.cu:5", 100.0), by("ncu", "smem_wavefronts_actual", "async.cuh:39", 96.0),
+        by("emulator", "smem_wavefronts_actual", "k.cu:73 (async.cuh:39)", 64.0),
+        by("emulator", "inst_executed", "k.cu:5", 7.0), by("emulator", "inst_executed", "k.cu:8", 9.0),
+    ))  # fmt: skip
+    assert lines.costly(record, "smem_wavefronts_actual") == [("async.cuh:39", 96.0)]
+    text = lines.render([record], 160)
+    rows = [" ".join(line.split()) for line in text.splitlines()]
+    assert "line stall_samples share mostly smem_wavefronts_actual, emulated inst_executed, emulated" in rows
+    assert "k.cu:73 (async.cuh:39) 300 75.0 % long scoreboard 64 -" in rows
+    assert "k.cu:5 100 25.0 % - - 7" in rows
+    assert "line smem_wavefronts_actual share smem_wavefronts_actual, emulated" in rows
+    assert "k.cu:73 (async.cuh:39) 96 100 % 64" in rows
+    assert lines.own_line("k.cu:73 (async.cuh:39)") == lines.own_line("k.cu:73") == "k.cu:73"
+
+
 def test_without_figures_by_line_the_report_says_so() -> None:
     assert lines.render([full_record()]) == "No figure is known by source line."
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dgw.workbench.collectors.ncu import Instance, KernelCounters
 from dgw.workbench.counters import NcuLane
 
 STUB = Path(__file__).parents[1] / "data" / "stubs" / "ncu"
@@ -48,6 +49,17 @@ def test_a_second_refusal_is_final(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     _, again = harvested(lane, tmp_path, "permission", monkeypatch)
     assert again.fatal
     assert not again.retry
+
+
+def test_samples_by_source_line_are_kept_where_they_are_asked_for() -> None:
+    parts = {"smsp__pcsamp_warps_issue_stalled_barrier": (Instance("BAR", "g.cu:7", 30.0),)}
+    kernel = KernelCounters("k", "gemm", {}, {}, parts)
+    lane = NcuLane(STUB, "quick,lines", "sm_90a")
+    assert any("group:smsp__pcsamp_warp_stall_reasons" in word for word in lane.command(Path("x.ncu-rep")))
+    found = {(m.scope, m.metric): m.value for m in lane.measurements([kernel], "")}
+    assert found["line g.cu:7", "stall_samples"] == 30
+    assert found["line g.cu:7", "stall_reason"] == "barrier"
+    assert not any(m.scope.startswith("line") for m in NcuLane(STUB, "quick", "sm_90a").measurements([kernel], ""))
 
 
 def test_a_truncated_report_is_named_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,8 @@ from dgw.toolchain.devices import device
 from dgw.workbench.collectors.sanitizer import refusal
 from dgw.workbench.device import timeline
 from dgw.workbench.device.context import Gpu
+from dgw.workbench.emulator.errors import EmulatorError
+from dgw.workbench.lines_pass import LinesPass
 from dgw.workbench.prepare import prepare
 from dgw.workbench.protocol import Begin, Done
 from dgw.workbench.runner import Job
@@ -118,6 +120,28 @@ def test_under_a_sanitizer_every_operand_ends_where_its_allocation_ends(listen: 
     assert sizes[-3:] == [2 * m * k, 2 * k * n, 2 * m * n]
     assert cuda.launched.count("correct") == 1
     assert [m.outcome for m in messages if isinstance(m, Done)] == ["ok"]
+
+
+def test_figures_by_line_of_the_emulator_stand_beside_what_was_measured(bench: Bench, tmp_path: Path) -> None:
+    lanes = CHECKED | {"lines"}
+    further = LinesPass(tmp_path / "cache", device("h200"))
+    found = bench.run([Job(case(name), lanes) for name in ("good", "wrong", "needs")], passes=(further,))
+    counted = {m.scope: m.collector for m in found["good"].measurements if m.metric == "inst_executed"}
+    assert counted == {"line nothing.cu:1": "emulator"}
+    assert not [m for m in found["wrong"].measurements if m.scope.startswith("line")]
+
+
+def test_what_the_emulator_cannot_execute_is_flagged_and_costs_nothing_else(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise EmulatorError("unknown instruction `tcgen05.mma`")
+
+    monkeypatch.setattr("dgw.workbench.collectors.emulator.emulate", refuse)
+    further = LinesPass(tmp_path / "cache", device("h200"))
+    found = bench.run([Job(case("good"), CHECKED | {"lines"})], passes=(further,))["good"]
+    assert found.outcome == "ok"
+    assert found.flags == ("no emulated figures by line: unknown instruction `tcgen05.mma`",)
 
 
 def test_the_planted_race_compiles_and_is_one_that_racecheck_may_judge(tmp_path: Path) -> None:

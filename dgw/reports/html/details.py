@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dgw.model import Finding, Measurement, Record
-from dgw.reports.lines import LINES, RANKED, costly
+from dgw.reports.lines import LINES, RANKED, costly, own_line
 from dgw.reports.notes import failure_text
 from dgw.reports.tables import SPECS, config_text
 from dgw.reports.units import UNIT_STYLE, UNKNOWN, show
@@ -137,7 +137,7 @@ def _costs(record: Record, sources: Sources) -> list[Costs]:
         total = sum(value for _, value in every)
         rows = []
         for place, value in every[:LINES]:
-            name, _, number = place.rpartition(":")
+            name, _, number = own_line(place).rpartition(":")
             text = sources.get((record.case.variant, name), ())
             line = int(number) if number.isdigit() else 0
             quoted = text[line - 1].strip() if 0 < line <= len(text) else ""
