@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -31,6 +32,9 @@ def compare(
     against: options.Against = None,
     counters: options.Counters = "std",
     by_line: options.ByLine = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Also why each is slower or faster than the one before: cycles by cause.")
+    ] = False,
     sass: Annotated[bool, typer.Option("--sass", help="Also the instruction mixes of their machine code.")] = False,
 ) -> None:
     """Variants side by side, sorted as a ladder: by family, lowest stage first, baselines last.
@@ -39,21 +43,63 @@ def compare(
     or did not hold, with the figures.
     """
     wanted = split([*(names or ()), *(ask.variant or ())])
-    measure(ctx, ask, wanted, against, counters, by_line, family, explain=explained, listings=mixes if sass else None)
+    below = [text for text, on in ((differences, explain), (mixes, sass)) if on]
+    told = with_differences if explain and ask.json else explained
+    measure(ctx, ask, wanted, against, counters, by_line, family, explain=told, listings=_joined(below))
 
 
-def explained(session: Session) -> tuple[Finding, ...]:
-    """The ladder of every problem: speed-ups, then claims, lowest rung first."""
+def _joined(texts: Sequence[Callable[[Session], str]]) -> Callable[[Session], str] | None:
+    return (lambda session: "\n\n".join(text(session) for text in texts)) if texts else None
+
+
+def with_differences(session: Session) -> tuple[Finding, ...]:
+    """What `explained` finds, and the differences as findings too: JSON has no paragraphs below it."""
+    said = [Finding(recipe="difference", verdict=" ".join(lines)) for lines in _differences(session)]
+    return (*explained(session), *said)
+
+
+def differences(session: Session) -> str:
+    """Where the difference of each two neighbours of a problem's ladder went, in sentences."""
+    from dgw.commands.console import colour, width
+    from dgw.reports.terminal import Paint, wrapped
+
+    paint, lines = Paint(colour()), []
+    for first, *rest in _differences(session):
+        lines += [paint.head(line) for line in wrapped(first, width(), "", "  ")]
+        lines += [line for sentence in rest for line in wrapped(sentence, width(), "  ", "    ")]
+    return "\n".join(lines)
+
+
+def _differences(session: Session) -> Iterator[tuple[str, ...]]:
+    from dgw.errors import NotComparable
+    from dgw.recipes.explain import explain
+
+    for records in _ladders(session):
+        for base, head in pairwise(records):
+            try:
+                yield explain(base, head, session.machine.device).sentences
+            except NotComparable as error:
+                yield (f"{base.case.variant} and {head.case.variant} are not compared: {error.message}.",)
+
+
+def _ladders(session: Session) -> list[list[Record]]:
+    """The records of each problem, lowest rung first."""
     from dgw.commands.request import rank
-    from dgw.recipes import claims, ladder
 
     order = rank(session.variants)
     by_problem: dict[Problem, list[Record]] = {}
     for record in sorted(session.records, key=lambda r: order.get(r.case.variant, len(order))):
         by_problem.setdefault(record.case.problem, []).append(record)
+    return list(by_problem.values())
+
+
+def explained(session: Session) -> tuple[Finding, ...]:
+    """The ladder of every problem: speed-ups, then claims, lowest rung first."""
+    from dgw.recipes import claims, ladder
+
     declared = {variant.id: variant.claims for variant in session.variants.values()}
     found: list[Finding] = []
-    for records in by_problem.values():
+    for records in _ladders(session):
         rates = [rate for r in records if (rate := r.number("mma_sync_rate")) is not None]
         if session.machine.engine == "gpu":
             found += ladder.ladder(records, session.machine.device, mma_rate=rates[0] if rates else None)

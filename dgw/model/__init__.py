@@ -5,7 +5,7 @@ measures or explains lives elsewhere.
 """
 
 from dgw.model.device import Device, sm
-from dgw.model.finding import Evidence, Finding
+from dgw.model.finding import Evidence, Finding, Step
 from dgw.model.noun import Noun, digest
 from dgw.model.plan import (
     DECIDED_LATER,
@@ -57,6 +57,7 @@ __all__ = [
     "Run",
     "Scalar",
     "Source",
+    "Step",
     "TensorMap",
     "Tunable",
     "Variant",

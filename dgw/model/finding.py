@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from dgw.model.noun import Noun
+from dgw.model.problem import Config
 
 
 class Evidence(Noun, frozen=True, kw_only=True):
@@ -29,3 +30,19 @@ class Finding(Noun, frozen=True, kw_only=True):
     evidence: tuple[Evidence, ...] = ()
     next_step: str = ""
     cost: float | None = None
+
+
+class Step(Noun, frozen=True, kw_only=True):
+    """One step of a sequence that is done: what was seen (evidence, findings, sentences), and whether to go on.
+
+    `variant` and `config` are the kernel in hand after it.
+    """
+
+    title: str
+    evidence: tuple[Evidence, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    seen: tuple[str, ...] = ()
+    decision: Literal["go on", "stop"] = "go on"
+    why: str = ""
+    variant: str = ""
+    config: Config = {}

@@ -243,7 +243,8 @@ def _sentences(found: Explanation) -> list[str]:
         if abs(part.share) < 0.02 or not found.difference:
             continue
         moved = part.head - part.base
-        line = f"{part.share:+.0%} of the difference: {WAITS.get(part.name, 'for other reasons')} {moved:+.3g} cycles "
+        what = WAITS.get(part.name, "warps wait for other reasons") if found.measured else f"{part.name} takes"
+        line = f"{part.share:+.0%} of the difference: {what} {moved:+.3g} cycles "
         line += f"({part.base:.3g} to {part.head:.3g})"
         busy = [
             f"{p.metric} is busy {p.head:.3g} instead of {p.base:.3g} cycles" for p in part.pipes if p.base != p.head

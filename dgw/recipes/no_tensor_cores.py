@@ -10,7 +10,7 @@ SMALLEST = 16
 """Rows and columns from which an instruction of the tensor cores is not mostly empty."""
 MOSTLY = 0.4
 """Share of the instructions that multiply, from which the issue slots are theirs."""
-BESIDE = 0.05
+BESIDE = 0.04
 """What it is said to cost where something else binds at present."""
 
 

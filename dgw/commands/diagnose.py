@@ -1,0 +1,161 @@
+"""`dgw diagnose`: what keeps a kernel from being faster, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from dgw.commands import options
+from dgw.commands.console import colour, note, say, width
+from dgw.commands.options import Ask, split
+from dgw.errors import UsageError
+from dgw.model import Case, Record, Step, Variant
+
+if TYPE_CHECKING:
+    from dgw.commands.session import Machine, Session
+    from dgw.recipes.sequence import Request, Rung, Start
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+FAMILIES = ("hopper", "cuda")
+"""Ladders whose stages a walk may go up to, the best first."""
+
+
+@app.command()
+@options.spread
+def diagnose(
+    ctx: typer.Context,
+    ask: Ask,
+    sequence: Annotated[
+        str, typer.Option("--sequence", metavar="NAME", help="quick, seven-step or precision. [default: quick]")
+    ] = "quick",
+    run: Annotated[
+        str, typer.Option("--run", metavar="RUN", help="What a stored run says (an id, or last); nothing is measured.")
+    ] = "",
+    unknown: Annotated[bool, typer.Option("--unknown", help="Also what cannot be told, and how to get it.")] = False,
+) -> None:
+    """What keeps a kernel from being faster: causes with their evidence, the costliest first, and what to do.
+
+    A sequence measures step by step, shows what each step saw, and says whether to go on and why. seven-step walks
+    from a kernel up to what cures it; precision looks for the reason of a wrong result. It works with your own kernel
+    (--kernel) and, without a GPU, in the emulator.
+    """
+    if run:
+        _stored(run, ask, unknown)
+        return
+    _walk(ctx, ask, sequence)
+
+
+def _stored(run: str, ask: Ask, unknown: bool) -> None:
+    from dgw.recipes.diagnosis import diagnose as look
+    from dgw.reports.json import render
+    from dgw.reports.steps import causes
+    from dgw.workbench.store import open_store
+
+    stored = open_store().run(run)
+    found = {record.case.key: look(record, others=stored.records, unknown=unknown) for record in stored.records}
+    if ask.json:
+        rows = [
+            {
+                "case": r.case.key,
+                "variant": r.case.variant,
+                "shape": r.case.problem.shape,
+                "findings": found[r.case.key],
+            }
+            for r in stored.records
+        ]
+        say(render(rows))
+        return
+    for record in stored.records:
+        say(causes(f"{record.case.variant} at {record.case.problem.shape}", found[record.case.key], width(), colour()))
+
+
+def _walk(ctx: typer.Context, ask: Ask, name: str) -> None:
+    from dgw.commands import request
+    from dgw.commands.session import Session, machine
+    from dgw.recipes.sequence import walk
+    from dgw.recipes.sequences import SEQUENCES
+    from dgw.reports.steps import step as text
+
+    if name not in SEQUENCES:
+        raise UsageError(f"no sequence is named {name!r}", f"--sequence {request.nearest(name, list(SEQUENCES))}")
+    where = machine(ask)
+    variants = request.library(ask)
+    names = split(ask.variant)
+    problems = request.problems(ask, f"dgw diagnose {' '.join(f'--variant {one}' for one in names)}".strip())
+    wanted = request.wanted(ask, names, "", variants, where)
+    cases = [c for problem in problems for c in request.cases(problem, wanted, request.configs(ask.config))]
+    session = Session(ask, tuple(ctx.obj or ()), variants, where)
+    walks = []
+    for case in cases:
+        show = _quiet if ask.json else lambda step: say(text(step, width(), colour()))
+        steps = walk(SEQUENCES[name](_start(case, variants, where)), lambda asked: _fulfil(session, asked), show)
+        walks.append({"case": case, "sequence": name, "steps": steps})
+    _end(session, walks)
+
+
+def _quiet(step: Step) -> None:
+    """Nothing: JSON is printed at the end."""
+
+
+def _start(case: Case, variants: Mapping[str, Variant], where: Machine) -> Start:
+    from dgw.recipes.sequence import Start
+
+    variant = variants[case.variant]
+    return Start(
+        case=case,
+        device=where.device,
+        engine=where.engine,  # type: ignore[arg-type]
+        space=variant.space,
+        rungs=_rungs(variants, where),
+        own=variant.stage is None,
+        accepts=lambda one: variants[one.variant].refuses(one.problem, one.config, where.device) is None,
+    )
+
+
+def _rungs(variants: Mapping[str, Variant], where: Machine) -> tuple[Rung, ...]:
+    """The stages that run here: Hopper's need a GPU, because the emulator has no wgmma."""
+    from dgw.recipes.sequence import Rung
+
+    found = []
+    for family in FAMILIES:
+        for variant in variants.values():
+            plain = any(arch[-1].isdigit() for arch in variant.architectures)
+            runs = variant.runs_on(where.device.arch) and (where.engine == "gpu" or plain)
+            if variant.family == family and variant.stage is not None and runs:
+                found.append(Rung(variant.id, variant.version, variant.stage, variant.defaults(), family))
+    return tuple(found)
+
+
+def _fulfil(session: Session, asked: Request) -> Sequence[Record]:
+    """The records that answer a request, in its order."""
+    from dgw.commands import lanes
+    from dgw.commands.console import progress
+    from dgw.commands.session import execute
+
+    note(f"measuring {len(asked.cases)} case{'s' if len(asked.cases) > 1 else ''}: {asked.why}")
+    session.lanes = asked.lanes
+    session.counters = ",".join(asked.metrics) or "none"
+    session.passes = lanes.sanitizer(asked.sanitise, session.machine) if asked.sanitise else ()
+    if session.passes:
+        session.lanes |= {one.lane for one in session.passes}
+    with progress("diagnose") as bar:
+        execute(session, asked.cases, bar)
+    return [session.finished[case.key] for case in asked.cases if case.key in session.finished]
+
+
+def _end(session: Session, walks: list[dict[str, Any]]) -> None:
+    """JSON where it is asked for, where the run is kept, and the exit code: a wrong result is the finding of a walk."""
+    from dgw.commands.session import exit_code
+    from dgw.reports.json import render
+
+    if session.ask.json:
+        say(render({"run": session.id, "walks": msgspec.to_builtins(walks)}))
+    elif session.machine.engine != "gpu":
+        say(f"Time was not measured because {session.machine.reason}; lower bounds were compared instead.")
+    if not session.ask.no_store:
+        note(f"run {session.id} is kept: dgw report {session.id}")
+    raise typer.Exit(int(exit_code(session)))

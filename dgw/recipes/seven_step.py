@@ -1,0 +1,263 @@
+"""The seeds' seven steps: baseline, bank conflicts, tensor utilisation, coalescing, spills, persistence, validation.
+
+Steps two to six look at the recipes that belong to them. Where one of them costs something, other tunables of the same
+kernel and the stages that have the cure are measured, and the fastest goes on. As long as a round of these steps
+changed something, it is made again: a cure shows the next ailment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+
+from dgw.model import Case, Finding, Problem, Record, Step
+from dgw.recipes.diagnosis import diagnose
+from dgw.recipes.sequence import (
+    Request,
+    Rung,
+    Start,
+    Talk,
+    evidence,
+    faster,
+    figure,
+    metrics,
+    speed,
+    with_config,
+    with_problem,
+)
+from dgw.recipes.tiling import K_TILE
+
+WORTH = 0.05
+"""Share of the time that a finding must cost before anything is tried against it."""
+ROUNDS = 4
+REMEDY: Mapping[str, tuple[str, ...]] = {
+    "bank-conflicts": ("swizzled",),
+    "no-reuse": ("tiled",),
+    "uncoalesced": ("tiled",),
+    "l2-locality": ("tensor-core", "persistent"),
+    "no-tensor-cores": ("tensor-core",),
+    "not-overlapped": ("double-buffered", "warp-specialised"),
+    "producer-starved": ("warp-specialised", "persistent"),
+    "barrier-bound": ("double-buffered", "warp-specialised"),
+    "bk-too-small": ("tensor-core",),
+    "partial-wave": ("persistent",),
+    "epilogue-bound": ("fused-epilogue", "persistent"),
+    "unfused-epilogue": ("fused-epilogue",),
+    "launch-bound": ("persistent",),
+}
+"""Ideas of the ladder that cure what a recipe finds."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """One of the middle steps: what it is about, its recipes, its figures, and ideas that are tried in any case."""
+
+    title: str
+    recipes: tuple[str, ...]
+    figures: tuple[str, ...]
+    always: tuple[str, ...] = ()
+
+
+LOOKS = (
+    Look("2 bank conflicts", ("bank-conflicts",), ("conflict_ratio_ld", "conflict_ratio_st", "smem_wavefronts_actual")),
+    Look(
+        "3 tensor utilisation",
+        (
+            "no-tensor-cores", "bk-too-small", "bk-too-large", "not-overlapped", "barrier-bound", "producer-starved",
+            "wgmma-serialised",
+        ),
+        ("tensor_pipe_util", "fma_pipe_util", "dram_throughput", "stall_long_scoreboard", "stall_barrier"),
+    ),
+    Look(
+        "4 coalescing",
+        ("uncoalesced", "no-reuse", "l2-locality", "wrong-path-for-m1"),
+        ("gld_sectors_per_request", "gst_sectors_per_request", "l2_hit_rate", "dram_bytes"),
+    ),
+    Look(
+        "5 spills and registers",
+        ("spills", "registers-limit-occupancy", "shared-memory-limits-occupancy"),
+        ("registers_per_thread", "spill_store_bytes", "local_load_sectors", "theoretical_occupancy"),
+    ),
+    Look(
+        "6 persistence",
+        ("partial-wave", "latency-bound", "epilogue-bound", "unfused-epilogue", "launch-bound", "tile-waste"),
+        ("waves_per_sm", "achieved_occupancy", "sm_active_cycles"),
+        always=("persistent",),
+    ),
+)  # fmt: skip
+
+
+@dataclass
+class _Now:
+    """Where the walk is: the record in hand, and every case that was tried."""
+
+    record: Record
+    tried: dict[str, Record]
+    at: str
+
+
+def seven_step(start: Start) -> Talk:
+    """The walk from one case; its last step is the validation of what it ended with."""
+    (first, *_) = yield Request((start.case,), "the baseline", metrics=metrics())
+    now = _Now(first, {first.case.key: first}, first.case.variant)
+    step = baseline(start, first)
+    yield step
+    for _ in range(ROUNDS):
+        before = now.record.case.key
+        for look in LOOKS:
+            yield from _look(start, look, now)
+        if now.record.case.key == before:
+            break
+    yield from _validate(start, first, now)
+
+
+def baseline(start: Start, record: Record) -> Step:
+    """The first step, which ends the walk where there is nothing to improve."""
+    found = diagnose(record, start.device, unknown=False)
+    names = (
+        "time_cold",
+        "time_hot",
+        "tflops",
+        "ratio_to_cublas",
+        "bound_time",
+        "achieved_occupancy",
+        "l2_hit_rate",
+        "energy",
+    )
+    right = record.outcome == "ok"
+    return Step(
+        title="1 baseline",
+        evidence=evidence(record, start.device, *names),
+        findings=found[:3],
+        seen=(f"{record.case.variant} at {record.case.problem.shape}: {figure(record)}",),
+        decision="go on" if right else "stop",
+        why="its result is right; what it costs comes next"
+        if right
+        else f"it is {record.outcome}: {record.reason}; dgw diagnose --sequence precision looks for the reason",
+        variant=record.case.variant,
+        config=record.case.config,
+    )
+
+
+def _look(start: Start, look: Look, now: _Now) -> Generator[Request | Step, tuple[Record, ...], None]:
+    found = [f for f in diagnose(now.record, start.device, unknown=False) if f.recipe in look.recipes]
+    costly = [f for f in found if f.cost is not None and f.cost >= WORTH]
+    cases = [case for case in _candidates(start, look, costly, now) if case.key not in now.tried]
+    if not costly and not cases:
+        yield _step(start, look, now, found, (), "nothing here costs 5 % of the time or more")
+        return
+    records: tuple[Record, ...] = ()
+    if cases:
+        why = costly[0].verdict if costly else f"{look.title}: worth a try"
+        records = yield Request(tuple(cases), why, metrics=metrics())
+        now.tried.update({record.case.key: record for record in records})
+    seen = tuple(f"{_called(record.case, now.record.case)}: {figure(record)}" for record in records)
+    better = [record for record in records if faster(record, now.record) and _may_take(start, record)]
+    if better:
+        before = now.record
+        now.record = min(better, key=lambda record: (speed(record) or ("", 0.0))[1])
+        why = f"{_called(now.record.case, before.case)} is faster than {before.case.variant} ({figure(before)})"
+    elif records:
+        why = "none of what was tried is faster"
+        if start.own and any(faster(record, now.record) for record in records):
+            why = "a stage of the ladder is faster: dgw show it, and take over its idea"
+    else:
+        why = f"no stage and no tunable is known that cures it: {costly[0].next_step}" if costly else "nothing to try"
+    yield _step(start, look, now, found, seen, why)
+
+
+def _step(start: Start, look: Look, now: _Now, found: list[Finding], seen: tuple[str, ...], why: str) -> Step:
+    return Step(
+        title=look.title,
+        evidence=evidence(now.record, start.device, *look.figures),
+        findings=tuple(found),
+        seen=seen,
+        why=why,
+        variant=now.record.case.variant,
+        config=now.record.case.config,
+    )
+
+
+def _may_take(start: Start, record: Record) -> bool:
+    """A user's kernel stays the user's: only its own tunables change."""
+    return not start.own or record.case.variant == start.case.variant
+
+
+def _called(case: Case, other: Case) -> str:
+    changed = [f"{name}={value}" for name, value in case.config.items() if other.config.get(name) != value]
+    return " ".join([case.variant, *(changed if case.variant == other.variant else [])])
+
+
+def _candidates(start: Start, look: Look, costly: list[Finding], now: _Now) -> list[Case]:
+    """Other depths of the k tile, and the lowest stages with an idea that cures what was found, of every family."""
+    case = now.record.case
+    found: list[Case] = []
+    names = {finding.recipe for finding in costly}
+    if (
+        names & {"bk-too-small", "bk-too-large", "not-overlapped", "producer-starved"}
+        and case.variant == start.case.variant
+    ):
+        found += _depths(start, case)
+    ideas = [idea for finding in costly for idea in REMEDY.get(finding.recipe, ())] + list(look.always)
+    here = next((rung for rung in start.rungs if rung.variant == case.variant), None)
+    for rung in start.rungs:
+        above = here is None or rung.family != here.family or rung.stage > here.stage
+        if rung.idea in ideas and above:
+            found.append(_rung_case(rung, case.problem))
+    return [one for one in _unique(found) if start.accepts(one)]
+
+
+def _unique(cases: list[Case]) -> list[Case]:
+    return list({case.key: case for case in cases}.values())
+
+
+def _depths(start: Start, case: Case) -> list[Case]:
+    for tunable in start.space:
+        if tunable.name in K_TILE:
+            now = case.config.get(tunable.name)
+            values = [value for value in tunable.values if isinstance(value, int) and isinstance(now, int)]
+            near = sorted((v for v in values if v != now), key=lambda v: abs(v - int(now or 0)))[:2]
+            return [with_config(case, {tunable.name: value}) for value in near]
+    return []
+
+
+def _rung_case(rung: Rung, problem: Problem) -> Case:
+    return Case(problem=problem, variant=rung.variant, version=rung.version, config=rung.config)
+
+
+def _validate(start: Start, first: Record, now: _Now) -> Generator[Request | Step, tuple[Record, ...], None]:
+    """Numerics of the end on the same problem with other data, and what was gained."""
+    import msgspec
+
+    problem = first.case.problem
+    others = [msgspec.structs.replace(problem, data=data) for data in ("integer", "outliers") if problem.data != data]
+    cases = tuple(with_problem(now.record.case, other) for other in others)
+    records = yield Request(cases, "the result on whole numbers and on outliers", lanes=frozenset({"check"}))
+    checked = (now.record, *records)
+    wrong = [record for record in checked if record.outcome not in ("ok", "refused")]
+    end, begin = speed(now.record), speed(first)
+    gained = f"{begin[1] / end[1]:.3g} times as fast as {first.case.variant}" if end and begin and end[1] else ""
+    seen = tuple(f"{record.case.problem.data}: {record.outcome}{_error(record)}" for record in checked)
+    yield Step(
+        title="7 validation",
+        evidence=evidence(
+            now.record, start.device, "time_cold", "tflops", "ratio_to_cublas", "energy", "sm_clock", "power"
+        ),
+        findings=diagnose(now.record, start.device, unknown=False)[:3],
+        seen=(
+            *seen,
+            f"ends at {_called(now.record.case, first.case)}: {figure(now.record)}",
+            *([gained] if gained else []),
+        ),
+        decision="stop",
+        why="the result is wrong; dgw diagnose --sequence precision" if wrong else "this is the end of the seven steps",
+        variant=now.record.case.variant,
+        config=now.record.case.config,
+    )
+
+
+def _error(record: Record) -> str:
+    check = record.check
+    if check is None or check.error is None or check.bound is None:
+        return ""
+    return f", worst error {check.error:.3g} of {check.bound:.3g} allowed"
