@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dgw.model import Record, Run
+from dgw.recipes.diagnosis import diagnose, untold
+from dgw.recipes.recipe import Recipe
+from dgw.recipes.registry import recipes
+from dgw.toolchain.devices import device
+from dgw.workbench.metrics import METRICS, resolve
+from tests.recipes.making import record, without
+
+ROOT = Path(__file__).resolve().parents[2]
+H200 = device("h200")
+by_name = pytest.mark.parametrize("recipe", recipes(), ids=lambda recipe: recipe.name)
+with_needs = pytest.mark.parametrize("recipe", [r for r in recipes() if r.needs], ids=lambda recipe: recipe.name)
+
+
+def sample(recipe: Recipe, which: str) -> Record:
+    module = importlib.import_module(f"tests.recipes.cases.{recipe.name.replace('-', '_')}")
+    found = getattr(module, which)
+    assert isinstance(found, Record)
+    return found
+
+
+def said(recipe: Recipe, one: Record) -> list[str]:
+    """Verdicts of one recipe among all on a record; what cannot be told is not one."""
+    return [f.verdict for f in diagnose(one, H200) if f.recipe == recipe.name and not untold(f)]
+
+
+def test_there_are_as_many_as_the_design_names() -> None:
+    assert len(recipes()) >= 25
+
+
+@by_name
+def test_it_fires_on_a_record_that_has_the_cause(recipe: Recipe) -> None:
+    (finding,) = [f for f in diagnose(sample(recipe, "FIRES"), H200) if f.recipe == recipe.name]
+    assert not untold(finding)
+    assert finding.evidence
+    assert finding.next_step
+    assert any(character.isdigit() for character in finding.verdict)
+
+
+@by_name
+def test_it_is_silent_on_a_near_miss(recipe: Recipe) -> None:
+    assert said(recipe, sample(recipe, "NEAR_MISS")) == []
+
+
+@with_needs
+def test_without_its_metrics_it_says_what_it_needs_and_how_to_get_it(recipe: Recipe) -> None:
+    names = tuple(name for need in recipe.needs for name in need.split("|"))
+    found = [f for f in diagnose(without(sample(recipe, "FIRES"), names), H200) if f.recipe == recipe.name]
+    assert len(found) == 1
+    assert untold(found[0])
+    assert all(need.split("|")[0] in found[0].verdict for need in recipe.needs)
+    assert found[0].next_step.startswith("dgw profile --variant mine/kernel --shape ")
+    assert found[0].cost is None
+
+
+@by_name
+def test_its_metrics_are_in_the_table(recipe: Recipe) -> None:
+    assert [name for need in recipe.needs for name in need.split("|") if name not in METRICS] == []
+
+
+@by_name
+def test_the_command_for_missing_metrics_asks_for_metrics_that_exist(recipe: Recipe) -> None:
+    names = tuple(name for need in recipe.needs for name in need.split("|"))
+    for finding in diagnose(without(record(), names), H200):
+        words = finding.next_step.split()
+        if "--counters" in words:
+            resolve(words[words.index("--counters") + 1])
+
+
+def test_a_good_kernel_raises_nothing_of_high_confidence() -> None:
+    assert [f.recipe for f in diagnose(record(), H200) if f.confidence == "high"] == []
+
+
+def test_what_is_not_right_is_not_diagnosed() -> None:
+    assert diagnose(msgspec.structs.replace(record(), outcome="wrong"), H200) == ()
+
+
+def test_the_costliest_cause_comes_first_and_what_cannot_be_told_last() -> None:
+    stored = json.loads((ROOT / "docs" / "h200" / "first-profile.json").read_text())["run"]
+    run = msgspec.convert(stored, type=Run)
+    tiled = next(one for one in run.records if one.case.variant == "cuda/tiled")
+    found = diagnose(tiled, others=run.records)
+    costs = [finding.cost for finding in found if finding.cost is not None]
+    places = [untold(finding) for finding in found]
+    assert found[0].recipe == "bank-conflicts"
+    assert costs == sorted(costs, reverse=True)
+    assert places == sorted(places)
+    assert any(places)
