@@ -75,7 +75,7 @@ def test_variants_are_timed_beside_cublas_without_being_asked(dgw: Dgw, gpu: Gpu
 
 def test_every_baseline_that_is_named_is_timed_beside(dgw: Dgw, gpu: Gpu) -> None:
     fused = ("--bias", "--activation", "gelu", "--quantise", "row", "--out", "s8", "--zero-point", "-3")
-    dgw("profile", "-v", "fused-epilogue", *SHAPE, *fused, "--against", "unfused,torch-compile")
+    dgw("profile", "-v", "cuda/fused-epilogue", *SHAPE, *fused, "--against", "unfused,torch-compile")
     beside = {job.case.variant: [case.variant for case in job.against] for job in gpu.jobs}
     assert beside["cuda/fused-epilogue"] == ["baselines/unfused", "baselines/torch-compile"]
     assert beside["baselines/unfused"] == ["baselines/torch-compile"]
