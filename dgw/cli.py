@@ -19,6 +19,7 @@ from dgw.errors import DgwError, Exit, UsageError
 COMMANDS = {
     "profile": "Measure variants on shapes: time, counters and static facts in one table.",
     "compare": "Variants side by side, sorted as a ladder.",
+    "sweep": "Every config of a space: checked, screened, and the best raced.",
     "check": "Check results: variants x types x layouts x shapes.",
     "diagnose": "What keeps a kernel from being faster, and what to do about it.",
     "gate": "Fail when a change makes a kernel worse.",

@@ -40,7 +40,7 @@ def finish(
     if session.interrupted:
         _interrupted(session, total)
     elif session.records and all(record.outcome == "refused" for record in session.records):
-        complain(_nothing_ran(session.records))
+        complain(nothing_ran(session.records))
         code = worst([code, Exit.USAGE])
     raise typer.Exit(int(code))
 
@@ -119,7 +119,8 @@ def advice(record: Record) -> str:
     }.get(record.outcome, shown)
 
 
-def _nothing_ran(records: Sequence[Record]) -> DgwError:
+def nothing_ran(records: Sequence[Record]) -> DgwError:
+    """What to say when every case was refused."""
     first = records[0]
     others = f" (and {len(records) - 1} more cases)" if len(records) > 1 else ""
     return UsageError(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from dgw import __version__
-from dgw.commands.console import warn
+from dgw.commands.console import note, warn
 from dgw.commands.options import Ask, Engine
 from dgw.errors import Exit, Missing, UsageError, worst
 from dgw.model import Artifact, Case, Device, Environment, Problem, Record, Run, Variant
@@ -125,10 +125,12 @@ def machine(ask: Ask) -> Machine:
 
 
 def _gpu(ask: Ask, named: Device) -> Machine:
-    from dgw.workbench.runner import probe
+    from dgw.workbench.probing import probe
+    from dgw.workbench.slots import Slot, visible
 
+    first = (visible() or [Slot()])[0]
     try:
-        environment, found = probe(child_argv(ask))
+        environment, found = probe(child_argv(ask), environment=first.environment)
     except Missing as error:
         if ask.engine is Engine.GPU:
             raise
@@ -144,7 +146,7 @@ def execute(session: Session, cases: Sequence[Case], progress: Callable[..., Non
 
     Ctrl-C ends it early with `interrupted` set; what is finished stays.
     """
-    store = _begin(session)
+    store = begin(session)
 
     def keep(record: Record) -> None:
         # a case comes twice when counters are added to it: the key stays the same
@@ -167,7 +169,8 @@ def execute(session: Session, cases: Sequence[Case], progress: Callable[..., Non
         session.interrupted = True
 
 
-def _begin(session: Session) -> Store | None:
+def begin(session: Session) -> Store | None:
+    """The store with the head of this run in it; None with --no-store."""
     if session.ask.no_store:
         return None
     from dgw.workbench.store import open_store
@@ -198,7 +201,7 @@ def _on_gpu(
     progress: Callable[..., None],
     store: Store | None,
 ) -> None:
-    from dgw.workbench import runner
+    from dgw.workbench import runner, slots
 
     def keep_artifact(path: Path, kind: str, name: str) -> Artifact:
         assert store is not None
@@ -218,6 +221,7 @@ def _on_gpu(
         deadline_s=session.ask.deadline,
         keep_artifact=None if store is None else keep_artifact,
         passes=session.passes,
+        gpu=lambda: slots.hold(slots.visible()[:1], note),
     )
     against: dict[Problem, list[Case]] = {}
     for case in cases:

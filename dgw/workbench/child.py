@@ -6,13 +6,13 @@ import contextlib
 import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from dgw.errors import DgwError
 from dgw.model import Check, Measurement, Outcome, Variant
-from dgw.workbench import turn
+from dgw.workbench import pacing, turn
 from dgw.workbench.collectors import timing
 from dgw.workbench.device import mma_rate
 from dgw.workbench.device.arena import Arena
@@ -77,6 +77,7 @@ class Worker:
         self.l2_bytes = gpu.attribute("L2_CACHE_SIZE")
         self.ceiling: Measurement | None = None
         self.warm = False  # whether the SM clock has settled since this child began
+        self.arena: Arena | None = None  # of the group before, for the next one if that has the same problem
 
     def announce(self, key: str, phase: str) -> None:
         """Say what comes next."""
@@ -87,8 +88,12 @@ class Worker:
         if self.job.kind == "timeline":
             self._timelines()
             return
-        for group in self.job.groups:
+        for number, group in enumerate(self.job.groups):
+            if number and self.job.paced:
+                pacing.await_word(self.say)
             (self._profile if self.job.kind == "profile" else self._measure)(group)
+        if self.arena is not None and not self.job.lingers:
+            self.arena.free()
 
     def fail(self, key: str, error: Exception, check: Check | None = None) -> None:
         """Report a case that raised; raises ContextLost when nothing can follow."""
@@ -100,7 +105,12 @@ class Worker:
     def _arena(self, group: Group) -> Arena | None:
         first = group.members[0].case
         self.announce(first.key, "inputs")
+        kept, self.arena = self.arena, None
+        if kept is not None and kept.problem == first.problem:
+            return kept
         try:
+            if kept is not None:
+                kept.free()
             judged = self.job.kind == "measure"
             return Arena(self.gpu, self.kernels, self.inputs, self.job.device_code, first.problem, judged)
         except Exception as error:
@@ -138,8 +148,7 @@ class Worker:
                     )
                 )
         finally:
-            if self.gpu.alive():
-                arena.free()
+            self.arena = arena
 
     def _checked(self, member: Member, arena: Arena, final: bool) -> Entry | None:
         """Run once on a poisoned D and judge it; reports whatever is not right, and when `final` what is, too."""
@@ -174,7 +183,8 @@ class Worker:
             self.announce(entry.competitor.key, "capture")
             try:
                 entry.competitor.bind(arena.sets)
-                entrants.append(entry.competitor.prepare(len(arena.sets), policy))
+                entrant = entry.competitor.prepare(len(arena.sets), policy)
+                entrants.append(replace(entrant, competes=entry.competitor.member.reported))
                 ready.append(entry)
             except Exception as error:
                 self.fail(entry.competitor.key, error, entry.check)
@@ -183,7 +193,7 @@ class Worker:
         bench = GpuBench(self.gpu, self.sensors, [entry.competitor for entry in ready], self.announce)
         try:
             if not self.warm:
-                timing.settle(bench, ready[0].competitor.key, policy)
+                timing.settle(bench, ready[0].competitor.key, policy, ready[0].competitor.widest)
                 self.warm = True
             series = timing.sample(bench, entrants, policy)
             self.ceiling = self._mma_rate(group)
@@ -367,9 +377,14 @@ def serve(variants: Mapping[str, Variant], job_file: Path, fifo: Path, api: Any 
                 take_turns(Worker(gpu, sensors, variants, job, speaker.say), job_file)
             elif worker is not None:
                 worker.work()
+                while worker.job.lingers:
+                    worker.job = pacing.further_job(speaker.say)
+                    worker.work()
         except ContextLost:
             speaker.say(Bye(context_lost=True))
             return CONTEXT_LOST
+        except pacing.Forsaken:
+            return 0
         speaker.say(Bye())
         return 0
     finally:

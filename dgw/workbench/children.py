@@ -60,7 +60,7 @@ def open_requests(folder: Path) -> int:
 
 
 class Child:
-    """A running child. `folder` is private to it: job, FIFO and output live there."""
+    """A running child. `folder` is private to it: jobs, FIFO and output live there."""
 
     def __init__(
         self,
@@ -70,9 +70,14 @@ class Child:
         prefix: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        keep_open: Sequence[int] = (),
     ) -> None:
-        """Start `prefix + argv + [job file, FIFO]`. Raises ChildFault when it cannot be started."""
+        """Start `prefix + argv + [job file, FIFO]`; it inherits the descriptors `keep_open`.
+
+        Raises ChildFault when it cannot be started.
+        """
         folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._jobs = folder, 1
         self._fifo, self._log, self._clock = folder / "answers", folder / "output.log", clock
         write_job(folder / "job.json", job)
         self._requests = open_requests(folder) if job.kind == "turns" else None
@@ -85,11 +90,12 @@ class Child:
             with self._log.open("wb") as output:
                 self._process = subprocess.Popen(
                     command,
-                    stdin=subprocess.DEVNULL,
+                    stdin=subprocess.PIPE if job.lingers or job.paced else subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     env=dict(environment if environment is not None else os.environ),
                     start_new_session=True,
+                    pass_fds=tuple(keep_open),
                 )
         except OSError as error:
             self._close(self._read)
@@ -122,6 +128,32 @@ class Child:
             if not ready and self._clock() >= end:
                 self._timed_out = True
                 return None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has finished its job and waits for another one."""
+        return self._bye is not None and self._bye.lingers
+
+    def give(self, job: ChildJob) -> None:
+        """Another job for a child that waits. Raises ChildFault when it has ended meanwhile."""
+        self._jobs += 1
+        path = self._folder / f"job-{self._jobs}.json"
+        write_job(path, job)
+        self._bye = None
+        try:
+            self._type(f"{path}\n")
+        except OSError as error:
+            raise ChildFault(f"the child process has ended: {error.strerror}", "the same command again") from error
+
+    def go_on(self) -> None:
+        """Let a paced child begin its next group; one that has ended is heard of anyway."""
+        with contextlib.suppress(OSError):
+            self._type("\n")
+
+    def _type(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(line.encode())
+        self._process.stdin.flush()
 
     def messages(self, deadline_s: float, start_s: float) -> Iterator[Message]:
         """Every message until the child exits, or is silent for `deadline_s` (before the first one: `start_s`)."""
@@ -165,6 +197,13 @@ class Child:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_KILL_WAIT_S)
         self._close(self._exit, self._read)
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+        return self.end()
+
+    def end(self) -> End:
+        """How it ended, or, while it waits for another job, how the last one did."""
         return End(
             how="timed-out" if self._timed_out else "exited",
             status=self._process.returncode,

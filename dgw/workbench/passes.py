@@ -18,16 +18,21 @@ Listen = Callable[[ChildJob, Hear, Sequence[str], Mapping[str, str] | None, floa
 
 @dataclass(frozen=True)
 class Target:
-    """A case that can run, and what is known of it so far."""
+    """A case that can run, what is known of it so far, and what it is compared with."""
 
     member: Member
     variant: Variant
     record: Record
+    against: tuple[Member, ...] = ()
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a pass adds to one record. `files` are (path, kind, name); an `outcome` replaces one that is ok."""
+    """What a pass adds to one record. `files` are (path, kind, name); an `outcome` replaces one that is ok.
+
+    Measurements come behind those that the record has, or with `foremost` before them: then they are the ones that are
+    found first.
+    """
 
     key: str
     measurements: tuple[Measurement, ...] = ()
@@ -36,6 +41,11 @@ class Found:
     outcome: Outcome | None = None
     reason: str = ""
     files: tuple[tuple[Path, str, str], ...] = ()
+    foremost: bool = False
+
+    def beside(self, known: tuple[Measurement, ...]) -> tuple[Measurement, ...]:
+        """Its measurements and those that the record has, in their order."""
+        return (*self.measurements, *known) if self.foremost else (*known, *self.measurements)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -122,10 +122,12 @@ def warm_cache(
     cache: CompileCache | None,
     workers: int | None = None,
     plumbing: Sequence[str] = (),
+    on_done: Callable[[], None] | None = None,
 ) -> None:
     """Compile the sources of many cases, and those of dgw's `plumbing` kernels, at the same time, into `cache`.
 
-    Whatever fails fails again in `prepare`.
+    Whatever fails fails again in `prepare`. `on_done` is called after each distinct source, from the thread that
+    compiled it.
     """
     requests: dict[Request, None] = {
         Request(Source(path=f"{name}.cu"), _DEVICE_FOLDER, (), device.arch): None for name in plumbing
@@ -139,7 +141,7 @@ def warm_cache(
         except Exception:  # a declaration that raises gets its own record in prepare
             continue
     if cache is not None and len(requests) > 1:
-        build_many(requests, cache, workers)
+        build_many(requests, cache, workers, (lambda *_: on_done()) if on_done else None)
 
 
 def device_code(arch: str, cache: CompileCache | None) -> dict[str, bytes]:

@@ -22,7 +22,9 @@ class Policy(Noun, frozen=True, kw_only=True):
     """How the time lane samples. Times in seconds.
 
     `name` is `final` or `screen`: figures taken under different names are never compared. `budget_s` bounds the samples
-    of one member of a group; at least `min_turns` turns are taken whatever they cost.
+    of one member of a group; at least `min_turns` turns are taken whatever they cost. Without `hot` only cold samples
+    are taken where there are any. In a `race` a member leaves as soon as it is clearly slower than the fastest, and the
+    race ends when that one is alone; the figure is the confidence that a member is slower.
     """
 
     name: Literal["final", "screen"] = "final"
@@ -34,9 +36,15 @@ class Policy(Noun, frozen=True, kw_only=True):
     energy_s: float = 0.5
     max_sets: int = 256
     seed: int = 0
+    hot: bool = True
+    race: float = 0.0
 
 
-SCREEN = Policy(name="screen", turns=7, min_turns=3, replay_s=0.003, budget_s=0.5, warm_up_s=1.0, energy_s=0.0)
+SCREEN = Policy(
+    name="screen", turns=7, min_turns=3, replay_s=0.002, budget_s=0.5, warm_up_s=1.0, energy_s=0.0, hot=False
+)  # fmt: skip
+RACE = Policy(turns=24, min_turns=11, budget_s=10.0, warm_up_s=1.0, energy_s=0.0, hot=False, race=0.999)
+"""Eleven turns are the least after which order statistics can tell with 99.9 % confidence."""
 
 
 class Member(Noun, frozen=True, kw_only=True):
@@ -76,6 +84,8 @@ class ChildJob(Noun, frozen=True, kw_only=True):
     separate: bool = False  # profile: every operand in an allocation of its own, so that a sanitizer sees its ends
     turn: str = ""
     activity: bool = False  # also time the replays through CUPTI activity records (imports torch)
+    lingers: bool = False  # after the job wait for the path of another one on standard input
+    paced: bool = False  # after each group but the last wait for a line on standard input
     protocol: int = PROTOCOL
 
 
@@ -135,10 +145,15 @@ class Turned(Noun, frozen=True, kw_only=True, tag="turned"):
     throttle: tuple[str, ...] = ()
 
 
+class Pause(Noun, frozen=True, kw_only=True, tag="pause"):
+    """A group is finished; the next one begins when the runner says so, because what was told is durable."""
+
+
 class Bye(Noun, frozen=True, kw_only=True, tag="bye"):
     """The job is finished, or the context is dead (`context_lost`) and another child has to go on."""
 
     context_lost: bool = False
+    lingers: bool = False  # the child waits for another job
 
 
 class Garbled(Noun, frozen=True, kw_only=True, tag="garbled"):
@@ -147,7 +162,7 @@ class Garbled(Noun, frozen=True, kw_only=True, tag="garbled"):
     line: str
 
 
-Message = Hello | Unavailable | Begin | Done | Ready | Turned | Bye | Garbled
+Message = Hello | Unavailable | Begin | Done | Ready | Turned | Pause | Bye | Garbled
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Message)
 

@@ -5,24 +5,26 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from dgw.errors import ChildFault, Missing
+from dgw.errors import Missing
 from dgw.model import Artifact, Case, Device, Environment, Measurement, Record, Variant
 from dgw.toolchain.build import Recent
 from dgw.toolchain.cache import CompileCache
 from dgw.workbench import plausibility, prepare
-from dgw.workbench.children import Child, End
+from dgw.workbench.children import End
 from dgw.workbench.counters import CounterLane, NcuLane, NoLane
 from dgw.workbench.passes import Found, Pass, Target, Workplace
+from dgw.workbench.probing import probe
 from dgw.workbench.profiling import Counted, CounterPass, Running
 from dgw.workbench.protocol import (
     Begin,
-    Bye,
     ChildJob,
     Done,
     Group,
@@ -33,7 +35,9 @@ from dgw.workbench.protocol import (
     Policy,
     Unavailable,
 )
-from dgw.workbench.schedule import Request, Schedule, group
+from dgw.workbench.schedule import MOST_IN_GROUP, Request, Schedule, group
+from dgw.workbench.slots import Held, nobody
+from dgw.workbench.succession import Succession
 
 OnRecord = Callable[[Record], None]
 Progress = Callable[[int, int, str], None]
@@ -43,11 +47,15 @@ _PROFILER_PATIENCE = 3.0  # a profiler runs a kernel many times
 
 @dataclass(frozen=True)
 class Job:
-    """A case to run, in `lanes` (check is always among them), timed interleaved with the cases in `against`."""
+    """A case to run, in `lanes` (check is always among them), timed interleaved with the cases in `against`.
+
+    What is `known` of it from before is neither checked nor timed again, only counted and passed on to the passes.
+    """
 
     case: Case
     lanes: frozenset[str] = frozenset({"check", "time"})
     against: tuple[Case, ...] = ()
+    known: Record | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +66,9 @@ class Session:
     of the counter lane; `counter_lane` replaces ncu. `deadline_s` is the longest silence of a child, `start_s` the
     longest before its first word. `keep_artifact(path, kind, name)` stores a file. `passes` come after everything else,
     each over the cases that ask for its lane. `device` and `environment` are what `probe` answered; without
-    `environment` a child is asked first, and its device counts.
+    `environment` a child is asked first, and its device counts. `gpu` takes a GPU for as long as cases run on it;
+    `together` is how many cases are timed interleaved. With `lingers` one child does the jobs of the passes as well.
+    What is `prepared` is not prepared again.
     """
 
     variants: Mapping[str, Variant]
@@ -76,27 +86,10 @@ class Session:
     start_s: float = 120.0
     keep_artifact: Callable[[Path, str, str], Artifact] | None = None
     passes: Sequence[Pass] = ()
-
-
-def probe(child_argv: Sequence[str], deadline_s: float = 60.0) -> tuple[Environment, Device]:
-    """What GPU a child sees. Raises Missing when there is none, ChildFault when the child does not answer."""
-    with tempfile.TemporaryDirectory(prefix="dgw-") as folder:
-        child = Child(child_argv, ChildJob(kind="probe"), Path(folder))
-        answer: tuple[Environment, Device] | None = None
-        missing = ""
-        try:
-            for message in child.messages(deadline_s, deadline_s):
-                if isinstance(message, Hello):
-                    answer = (message.environment, message.device)
-                elif isinstance(message, Unavailable):
-                    missing = message.reason
-        finally:
-            end = child.finish()
-    if missing:
-        raise Missing(f"no GPU can be used: {missing}", "dgw doctor, or --engine emulator")
-    if answer is None:
-        raise ChildFault(f"the child process did not answer: {end.describe(deadline_s)}", "dgw doctor")
-    return answer
+    gpu: Callable[[], AbstractContextManager[Held]] = nobody
+    together: int = MOST_IN_GROUP
+    lingers: bool = False
+    prepared: Mapping[str, prepare.Prepared] = field(default_factory=dict)
 
 
 def quiet(done: int, total: int, text: str) -> None:
@@ -127,7 +120,6 @@ class _Run:
     prepared: dict[str, prepare.Prepared] = field(default_factory=dict)
     environment: Environment = field(default_factory=Environment)
     device: Device | None = None
-    children: int = 0
     device_code: dict[str, str] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     ncu: str = ""
@@ -136,6 +128,12 @@ class _Run:
     def __post_init__(self) -> None:
         self.by_key = {job.case.key: job for job in reversed(self.jobs)}
 
+    @cached_property
+    def children(self) -> Succession:
+        """The children, one after another."""
+        setup = self.session
+        return Succession(setup.child_argv, self.folder, setup.deadline_s, setup.start_s, setup.lingers)
+
     def run(self) -> list[Record]:
         if self.session.environment is not None:
             self.environment, self.device = self.session.environment, self.session.device
@@ -143,11 +141,15 @@ class _Run:
             self.environment, self.device = probe(self.session.child_argv, self.session.start_s)
         self._prepare()
         requests = [request for job in self._unique() if (request := self._request(job))]
-        if requests:
-            self._measure(group(requests))
-        self._count()
-        for further in self.session.passes:
-            self._pass(further)
+        with self.session.gpu() as self.children.held:
+            try:
+                if requests:
+                    self._measure(group(requests, self.session.together))
+                self._count()
+                for further in self.session.passes:
+                    self._pass(further)
+            finally:
+                self.children.dismiss()
         self.progress(len(self.jobs), len(self.jobs), "")
         return [self.records[job.case.key] for job in self.jobs]
 
@@ -163,17 +165,19 @@ class _Run:
         cases = {case.key: case for job in self.jobs for case in (job.case, *job.against)}
         variants = self.session.variants
         self.progress(0, len(self.jobs), "compiling")
-        pairs = ((case, variants[case.variant]) for case in cases.values())
-        prepare.warm_cache(pairs, self.device, cache, plumbing=prepare.DEVICE_CODE)
+        self.prepared = {key: found for key in cases if (found := self.session.prepared.get(key))}
+        fresh = [(case, variants[case.variant]) for key, case in cases.items() if key not in self.prepared]
+        prepare.warm_cache(fresh, self.device, cache, plumbing=prepare.DEVICE_CODE)
         recent = Recent(cache)
-        for key, case in cases.items():
-            self.prepared[key] = prepare.prepare(
-                case, variants[case.variant], self.device, recent, self.session.instruction_mix
-            )  # fmt: skip
+        for case, variant in fresh:
+            found = prepare.prepare(case, variant, self.device, recent, self.session.instruction_mix)
+            self.prepared[case.key] = found
         for job in self._unique():
             found = self.prepared[job.case.key]
             if not found.runnable:
                 self._hand_on(found.record)
+            elif job.known is not None:
+                self.records[job.case.key] = job.known
         self.device_code = {
             name: self._file(f"{name}.cubin", cubin)
             for name, cubin in prepare.device_code(self.device.arch, cache).items()
@@ -197,11 +201,13 @@ class _Run:
         )
 
     def _request(self, job: Job) -> Request | None:
-        if not self.prepared[job.case.key].runnable:
+        if job.known is not None or not self.prepared[job.case.key].runnable:
             return None
-        baselines = tuple(self._member(case) for case in job.against if self.prepared[case.key].runnable)
         lanes = tuple(lane for lane in _LANES if lane == "check" or lane in job.lanes)
-        return Request(self._member(job.case, job.against), lanes, baselines)
+        return Request(self._member(job.case, job.against), lanes, self._beside(job))
+
+    def _beside(self, job: Job) -> tuple[Member, ...]:
+        return tuple(self._member(case) for case in job.against if self.prepared[case.key].runnable)
 
     # -- checking and timing
 
@@ -211,7 +217,7 @@ class _Run:
             schedule.begin()
             job = ChildJob(
                 kind="measure", groups=tuple(schedule.left), policy=self.session.policy,
-                device_code=self.device_code, activity=self.session.activity,
+                device_code=self.device_code, activity=self.session.activity, paced=True,
             )  # fmt: skip
 
             def hear(message: Message) -> None:
@@ -232,27 +238,21 @@ class _Run:
         patience: float = 1.0,
     ) -> End:
         """Run one child to its end; `hear` gets every message. `patience` multiplies the deadlines."""
-        return self._hear(self._start(job, prefix, environment), hear, bool(prefix), patience)
+        return self.children.listen(job, self._noticing(hear), prefix, environment, patience)
 
-    def _start(self, job: ChildJob, prefix: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Child:
-        self.children += 1
-        return Child(self.session.child_argv, job, self.folder / f"child-{self.children}", prefix, environment)
+    def _noticing(self, hear: Callable[[Message], None]) -> Callable[[Message], None]:
+        """`hear`, and what the runner itself makes of a message."""
 
-    def _hear(self, child: Child, hear: Callable[[Message], None], to_the_exit: bool, patience: float) -> End:
-        try:
-            for message in child.messages(self.session.deadline_s * patience, self.session.start_s * patience):
-                hear(message)
-                if isinstance(message, Hello):
-                    self.environment = message.environment
-                elif isinstance(message, Unavailable):
-                    raise Missing(f"no GPU can be used: {message.reason}", "dgw doctor, or --engine emulator")
-                elif isinstance(message, Begin):
-                    self._show(message)
-                elif isinstance(message, Bye) and not to_the_exit:
-                    break  # nothing more to come; without a profiler there is no report to wait for
-        finally:
-            end = child.finish()
-        return end
+        def notice(message: Message) -> None:
+            hear(message)
+            if isinstance(message, Hello):
+                self.environment = message.environment
+            elif isinstance(message, Unavailable):
+                raise Missing(f"no GPU can be used: {message.reason}", "dgw doctor, or --engine emulator")
+            elif isinstance(message, Begin):
+                self._show(message)
+
+        return notice
 
     def _show(self, message: Begin) -> None:
         found = self.prepared.get(message.key)
@@ -320,8 +320,10 @@ class _Run:
         scratch = self.folder / "profiler"
 
         def start(job: ChildJob, prefix: Sequence[str]) -> Running:
-            child = self._start(job, prefix, lane.environment(os.environ, scratch))
-            return Running(lambda hear: self._hear(child, hear, True, _PROFILER_PATIENCE), child.finish)
+            child = self.children.start(job, prefix, lane.environment(os.environ, scratch))
+            return Running(
+                lambda hear: self.children.hear(child, self._noticing(hear), True, _PROFILER_PATIENCE), child.finish
+            )
 
         def add(counted: Counted) -> None:
             self.ncu = self.ncu or lane.version
@@ -365,8 +367,9 @@ class _Run:
         """A pass over every case that can run and asks for it; records are handed on again with what it found."""
         wanted = [job for job in self._unique() if further.lane in job.lanes and self.prepared[job.case.key].runnable]
         targets = [
-            Target(self._member(job.case), self.session.variants[job.case.variant], self.records[job.case.key])
+            Target(member, self.session.variants[job.case.variant], self.records[job.case.key], self._beside(job))
             for job in wanted
+            if (member := self._member(job.case))
         ]
         folder = self.folder / further.lane
         folder.mkdir(exist_ok=True)
@@ -384,7 +387,7 @@ class _Run:
                 record,
                 outcome=found.outcome if changed else record.outcome,
                 reason=found.reason if changed else record.reason,
-                measurements=(*record.measurements, *found.measurements),
+                measurements=found.beside(record.measurements),
                 flags=tuple(dict.fromkeys((*record.flags, *found.flags))),
                 defects=(*record.defects, *found.defects),
                 artifacts=(*record.artifacts, *artifacts),

@@ -30,7 +30,7 @@ class Gpu:
     jobs: list[runner.Job] = field(default_factory=list)
     setup: runner.Session | None = None
 
-    def probe(self, child_argv: Sequence[str], deadline_s: float = 60.0) -> tuple[Environment, Any]:
+    def probe(self, child_argv: Sequence[str], **more: Any) -> tuple[Environment, Any]:
         if self.broken:
             raise Missing(f"no GPU can be used: {self.broken}", "dgw doctor, or --engine emulator")
         return GPU, device(self.name)
@@ -59,7 +59,7 @@ def gpu(dgw: Dgw, monkeypatch: pytest.MonkeyPatch) -> Gpu:
     fake = Gpu()
     monkeypatch.setattr("dgw.commands.session.gpu_is_here", lambda: True)
     monkeypatch.setattr("importlib.util.find_spec", lambda name, *rest: object())
-    monkeypatch.setattr(runner, "probe", fake.probe)
+    monkeypatch.setattr("dgw.workbench.probing.probe", fake.probe)
     monkeypatch.setattr(runner, "run", fake.run)
     return fake
 

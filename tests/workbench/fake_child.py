@@ -74,11 +74,17 @@ def main() -> None:
         speaker.say(Unavailable(reason="CUDA_ERROR_NO_DEVICE"))
         return
     speaker.say(Hello(pid=os.getpid(), environment=Environment(device="h200", engine="gpu"), device=device("h200")))
-    for group in job.groups:
-        keys = {member.case.key for member in group.members}
-        for member in group.members:
-            work(speaker, member.case, job.kind, group.lanes, keys & set(member.against))
-    speaker.say(Bye())
+    while True:
+        for group in job.groups:
+            keys = {member.case.key for member in group.members}
+            for member in group.members:
+                work(speaker, member.case, job.kind, group.lanes, keys & set(member.against))
+        speaker.say(Bye(lingers=job.lingers))
+        if not job.lingers or not (path := sys.stdin.readline().strip()):
+            return
+        job = read_job(Path(path))
+        with open(journal, "a") as lines:
+            lines.write(f"again {job.kind} {sum(len(group.members) for group in job.groups)}\n")
 
 
 if __name__ == "__main__":

@@ -166,3 +166,41 @@ def test_power_is_taken_between_updates_of_the_energy_counter() -> None:
     readings = [(0.01 * i, 50.0 * (i // 10)) for i in range(45)]  # a step of 50 J every 0.1 s
     assert timing.counter_power(readings) == pytest.approx(500.0)
     assert timing.counter_power(readings[:12]) is None
+
+
+RACING = Policy(turns=30, min_turns=11, hot=False, race=0.999)
+
+
+def test_in_a_race_the_clearly_slower_leave_early_and_what_cannot_be_told_apart_stays() -> None:
+    bench = MockBench({"a": 1.00e-3, "b": 1.0005e-3, "c": 1.10e-3})
+    series = timing.sample(bench, entrants("a", "b", "c"), RACING)
+    assert len(series["c"].cold) == 11
+    assert len(series["a"].cold) == len(series["b"].cold) == 30
+    assert timing.still_racing(series, RACING.race) == {"a", "b"}
+
+
+def test_a_race_ends_when_one_is_left() -> None:
+    bench = MockBench({"a": 1.0e-3, "b": 1.2e-3})
+    series = timing.sample(bench, entrants("a", "b"), RACING)
+    assert len(series["a"].cold) == 11
+
+
+def test_a_drift_that_meets_all_decides_no_race() -> None:
+    bench = MockBench({"a": 1.0e-3, "b": 1.0e-3}, drift=0.5)
+    series = timing.sample(bench, entrants("a", "b"), RACING)
+    assert timing.still_racing(series, RACING.race) == {"a", "b"}
+
+
+def test_few_turns_tell_nothing_with_much_confidence() -> None:
+    one, other = timing.Series(cold=dict.fromkeys(range(9), 2.0)), timing.Series(cold=dict.fromkeys(range(9), 1.0))
+    assert not timing.slower(one, other, 0.999)
+    assert timing.slower(one, other, 0.95)
+
+
+def test_without_hot_turns_the_hot_time_is_absent_with_the_reason() -> None:
+    bench = MockBench({"a": 1.0e-3})
+    series = timing.sample(bench, [Entrant("a", 0, 10)], SCREEN)["a"]
+    assert {cache for _, cache in bench.log} == {"cold"}
+    found = {m.metric: m for m in timing.time_measurements(series, 1, 1, SCREEN, "")}
+    assert found["time_hot"].absent == timing.NOT_HOT
+    assert found["time_cold"].protocol == "screen/1 cold-graph/1"

@@ -25,6 +25,7 @@ from dgw.workbench.protocol import Policy
 
 Cache = Literal["cold", "hot"]
 COLLECTOR = "timing"
+NOT_HOT = "a sweep takes cold samples only"
 
 
 @dataclass(frozen=True)
@@ -91,11 +92,15 @@ def launches_per_replay(single_s: float, sets: int, replay_s: float, most: int =
 
 @dataclass(frozen=True)
 class Entrant:
-    """A member as the policy sees it: launches in its cold graph (0: there is none) and in its hot graph."""
+    """A member as the policy sees it: launches in its cold graph and in its hot graph (0: there is none).
+
+    One that does not compete in a race runs beside it as long as it lasts.
+    """
 
     key: str
     hot_launches: int
     cold_launches: int = 0
+    competes: bool = True
 
 
 @dataclass
@@ -113,13 +118,13 @@ class Series:
         return ("cold", self.cold) if self.cold else ("hot", self.hot)
 
 
-def settle(bench: Bench, key: str, policy: Policy) -> float:
+def settle(bench: Bench, key: str, policy: Policy, cache: Cache = "hot") -> float:
     """Replay `key` until the SM clock holds still (five readings within 1 %) or `warm_up_s` is over; seconds spent."""
     start = bench.now()
     clocks: list[float] = []
     bench.announce(key, "warm-up")
     while bench.now() - start < policy.warm_up_s:
-        telemetry = bench.replay(key, "hot", True).telemetry
+        telemetry = bench.replay(key, cache, True).telemetry
         if telemetry is None or telemetry.sm_clock is None:
             continue
         clocks = [*clocks[-4:], telemetry.sm_clock]
@@ -130,23 +135,55 @@ def settle(bench: Bench, key: str, policy: Policy) -> float:
 
 
 def sample(bench: Bench, entrants: Sequence[Entrant], policy: Policy) -> dict[str, Series]:
-    """Take turns. A member leaves once it has spent its budget, but not before `min_turns` turns."""
+    """Take turns. A member leaves once it has spent its budget, or lost a race, but not before `min_turns` turns."""
     order = random.Random(policy.seed)
     series = {entrant.key: Series() for entrant in entrants}
+    racing = list(entrants)
     for turn in range(policy.turns):
-        playing = [
-            e for e in entrants if turn < policy.min_turns or series[e.key].spent < policy.budget_s
-        ]  # fmt: skip
+        playing = [e for e in racing if turn < policy.min_turns or series[e.key].spent < policy.budget_s]
+        if policy.race and turn >= policy.min_turns:
+            left = still_racing({e.key: series[e.key] for e in playing if e.competes}, policy.race)
+            racing = playing = [e for e in playing if e.key in left or not e.competes]
+            if len(left) < 2:
+                break
         order.shuffle(playing)
         for entrant in playing:
             _take_turn(bench, entrant, turn, series[entrant.key], order)
     return series
 
 
+def still_racing(series: Mapping[str, Series], confidence: float) -> set[str]:
+    """The member with the smallest median, and those that are not slower than it with this confidence.
+
+    Judged by the median over common turns of member / fastest, so that a drift of clock or power meets both alike.
+    """
+    medians = {key: median_interval(list(one.best[1].values()))[0] for key, one in series.items()}
+    if not medians:
+        return set()
+    leader = min(medians, key=lambda key: medians[key])
+    return {key for key, one in series.items() if key == leader or not slower(one, series[leader], confidence)}
+
+
+def slower(one: Series, than: Series, confidence: float) -> bool:
+    """Whether `one` takes longer than `than` in common turns: all of the interval of their ratio lies above 1."""
+    ratios = paired(one, than)[1]
+    if math.ldexp(2.0, -len(ratios)) > 1 - confidence:
+        return False  # too few turns to tell anything with this confidence
+    return median_interval(ratios, confidence)[1] > 1.0
+
+
+def paired(one: Series, than: Series) -> tuple[Cache, list[float]]:
+    """Time of `one` / time of `than` turn by turn: cold turns where both have them, otherwise hot ones."""
+    cache: Cache = "cold" if one.cold and than.cold else "hot"
+    mine, theirs = (one.cold, than.cold) if cache == "cold" else (one.hot, than.hot)
+    turns = sorted(turn for turn in mine if turn in theirs and theirs[turn] > 0)
+    return cache, [mine[turn] / theirs[turn] for turn in turns]
+
+
 def _take_turn(bench: Bench, entrant: Entrant, turn: int, into: Series, order: random.Random) -> None:
     bench.announce(entrant.key, f"turn {turn + 1}")
     started = bench.now()
-    lanes: list[tuple[Cache, int]] = [("hot", entrant.hot_launches)]
+    lanes: list[tuple[Cache, int]] = [("hot", entrant.hot_launches)] if entrant.hot_launches else []
     if entrant.cold_launches:
         lanes.append(("cold", entrant.cold_launches))
     order.shuffle(lanes)
@@ -209,7 +246,8 @@ def time_measurements(
         if values:
             found.append(_timing(f"time_{cache}", "s", values, protocol))
         else:
-            found.append(absent(f"time_{cache}", no_cold, protocol, "s"))
+            why = no_cold if cache == "cold" else NOT_HOT
+            found.append(absent(f"time_{cache}", why, protocol, "s"))
     cache, best = series.best
     middle, low, high = median_interval(list(best.values()))
     protocol = protocol_name(cache, policy)

@@ -32,6 +32,7 @@ class Arena:
         """
         self.gpu, self.problem, self._inputs = gpu, problem, inputs
         self._layout = slab_layout(problem)
+        self._rotation: Rotation | None = None
         self.sets: list[BufferSet] = []
         self._before = set(gpu.allocated)
         try:
@@ -44,7 +45,12 @@ class Arena:
             raise
 
     def rotate(self, l2_bytes: int, max_sets: int) -> Rotation:
-        """Add the sets that cold samples need; after it `sets` has as many as the answer says."""
+        """Add the sets that cold samples need, the first time; `sets` then has as many as the answer says."""
+        if self._rotation is None:
+            self._rotation = self._rotate(l2_bytes, max_sets)
+        return self._rotation
+
+    def _rotate(self, l2_bytes: int, max_sets: int) -> Rotation:
         wanted = rotation(self._layout.payload, l2_bytes, self.gpu.free_bytes(), max_sets)
         try:
             while len(self.sets) < wanted.sets:
@@ -85,6 +91,7 @@ class Arena:
                 continue
             self.gpu.fill(buffers.base, 0xFF, self._layout.size)
             self._inputs.fill(buffers)
+        self.checker.forget()
         self.gpu.synchronise()
 
     def free(self) -> None:

@@ -91,11 +91,12 @@ class Competitor:
         return Graph(self._gpu, record)
 
     def prepare(self, sets: int, policy: Policy) -> timing.Entrant:
-        """Capture the hot graph and, when there are several sets, the cold one."""
+        """Capture the hot graph and, when there are several sets, the cold one; one that the policy wants only."""
         single = self.single_seconds()
-        hot = timing.launches_per_replay(single, 1, policy.replay_s)
-        self._graphs["hot"] = (self._capture(hot, 1), hot)
-        cold = 0
+        hot = cold = 0
+        if policy.hot or sets == 1:
+            hot = timing.launches_per_replay(single, 1, policy.replay_s)
+            self._graphs["hot"] = (self._capture(hot, 1), hot)
         if sets > 1:
             cold = timing.launches_per_replay(single, sets, policy.replay_s)
             self._graphs["cold"] = (self._capture(cold, sets), cold)

@@ -229,6 +229,10 @@ class Checker:
         self._kernels.get(self._code["compare"], "compare").bind((blocks, 1, 1), (256, 1, 1), [packed])()
         return self._gpu.download(self._partials, blocks * PARTIAL.itemsize).view(PARTIAL)
 
+    def forget(self) -> None:
+        """Compute the reference anew when it is needed next: a kernel may have written into it."""
+        self._holds = None
+
     def free(self) -> None:
         """Give the reference back."""
         for address in (self._partials, *(self._arrays or ())):

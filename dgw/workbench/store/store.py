@@ -92,6 +92,12 @@ class Store:
         with translated(self._url), self._engine.begin() as connection:
             _write(connection, run_id, record)
 
+    def put_many(self, run_id: str, records: Iterable[Record]) -> None:
+        """Write records as `put` does, all of them or none."""
+        with translated(self._url), self._engine.begin() as connection:
+            for record in records:
+                _write(connection, run_id, record)
+
     def run(self, run_id: str) -> Run:
         """The run with this id, or the only one whose id starts with it; `last` is the newest."""
         from sqlalchemy import select
