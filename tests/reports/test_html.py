@@ -11,7 +11,7 @@ from dgw.model import Evidence, Finding, Measurement, Record, Run
 from dgw.reports import csv, markdown, terminal
 from dgw.reports.charts.catalogue import KINDS
 from dgw.reports.html import cases
-from dgw.reports.html.page import Extras, render
+from dgw.reports.html.page import Extras, Picture, render
 from dgw.reports.html.provenance import meaning
 from dgw.reports.tables import build
 from dgw.reports.units import show_in
@@ -232,3 +232,12 @@ def test_the_same_finding_on_several_problems_is_said_once_with_links_to_the_oth
     assert "k is 512" in top
     assert "k is 1024" not in top
     assert '<a href="#case-2-1">4096x4096x1024</a>, <a href="#case-3-1">4096x4096x2048</a>' in top
+
+
+def test_a_heatmap_is_an_image_inside_the_page_that_is_told_in_words() -> None:
+    drawn = "<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>"
+    text = page([rich()], Extras(pictures=[Picture(f"Tiles {HOSTILE}", "The best is 128 x 256.", drawn)]))
+    (image,) = Reader(text).all("img")
+    assert (image["src"] or "").startswith("data:image/svg+xml;base64,")
+    assert image["alt"] == f"Tiles {HOSTILE}: The best is 128 x 256."
+    assert text.count("<script") == 1

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from dgw.model import Run
-from dgw.reports.charts.catalogue import KINDS
-from dgw.reports.html.page import Extras, render
+from dgw.reports.charts import svg
+from dgw.reports.charts.catalogue import KINDS, picture
+from dgw.reports.html.page import Extras, Picture, render
 from dgw.reports.tables import build
 from tests.reports.browser import Browser, Page, chromium
 from tests.reports.samples import full_record
@@ -38,7 +39,10 @@ def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Page:
     ]  # fmt: skip
     run = Run(id="r", created="2026-01-01T10:00:00+00:00", command=("dgw",), version="0.1", records=tuple(records))
     path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(render(run, build(records), Extras()), encoding="utf-8")
+    drawn = picture("times", build(records))
+    assert drawn is not None
+    heatmap = Picture("Tiles", "The best is 128 x 256.", svg.standalone(drawn))
+    path.write_text(render(run, build(records), Extras(pictures=[heatmap])), encoding="utf-8")
     return browser.open(path)
 
 
@@ -59,8 +63,7 @@ def press(page: Page, head: str) -> None:
 
 def test_it_opens_from_disk_without_an_error_and_asks_for_nothing_else(page: Page) -> None:
     assert page.console == []
-    assert len(page.requests) == 1
-    assert page.requests[0].startswith("file://")
+    assert [address for address in page.requests if not address.startswith("data:")] == [page.run("location.href")]
     assert page.run("document.title").startswith("dgw: ")
 
 
@@ -88,6 +91,10 @@ def test_every_chart_is_there_and_has_a_size(page: Page, name: str) -> None:
         for (let e = svg; e; e = e.parentElement) if (e.tagName === 'DETAILS') e.open = true;
         const b = svg.getBoundingClientRect(); return [b.width, b.height, svg.querySelectorAll('*').length]; }})()""")
     assert min(box) > 10
+
+
+def test_a_heatmap_is_drawn_with_its_own_colours(page: Page) -> None:
+    assert page.run("document.querySelector('[data-chart=heatmap] img').naturalWidth") > 100
 
 
 def test_a_head_sorts_by_value_and_once_more_the_other_way_with_unknown_values_last(page: Page) -> None:

@@ -42,13 +42,27 @@ class Drawn:
 
 
 @dataclass(frozen=True)
+class Picture:
+    """An SVG that brings its own colours, such as a heatmap, and what it shows in words. It becomes an image."""
+
+    title: str
+    caption: str
+    svg: str
+
+    @property
+    def address(self) -> str:
+        """The picture as an address that holds it: no style or script in it can reach the page."""
+        return f"data:image/svg+xml;base64,{base64.b64encode(self.svg.encode()).decode()}"
+
+
+@dataclass(frozen=True)
 class Extras:
-    """What others conclude or draw: findings by case key and of the run, source files, more charts."""
+    """What others conclude or draw: findings by case key and of the run, source files, and heatmaps."""
 
     by_case: Mapping[str, Sequence[Finding]] = field(default_factory=dict)
     of_run: Sequence[Finding] = ()
     sources: details.Sources = field(default_factory=dict)
-    charts: Sequence[Chart] = ()
+    pictures: Sequence[Picture] = ()
 
 
 def render(run: Run, blocks: Sequence[Block], extras: Extras | None = None) -> str:
@@ -62,7 +76,7 @@ def render(run: Run, blocks: Sequence[Block], extras: Extras | None = None) -> s
     return document(
         "report.html.j2",
         title=summary.title(blocks), facts=summary.facts(run, blocks), tiles=summary.tiles(blocks),
-        cases=cases.build(blocks), whole=[*whole, *(drawn(chart, numbers) for chart in extras.charts)],
+        cases=cases.build(blocks), whole=whole, pictures=extras.pictures,
         problems=problems, folded=len(blocks) > OPEN, lead=_lead(blocks, extras), of_run=extras.of_run,
         missing=[(kind.title, kind.needs) for key, kind in KINDS.items() if key not in there],
         environment_heads=heads, environment=environment, protocols=provenance.protocols(run.records),
