@@ -24,6 +24,7 @@ COMMANDS = {
     "diagnose": "What keeps a kernel from being faster, and what to do about it.",
     "gate": "Fail when a change makes a kernel worse.",
     "baseline": "What is approved of kernels: show, diff, approve.",
+    "trend": "Ratios to cuBLAS over stored runs, and where they step.",
     "list": "The variants there are.",
     "show": "One variant: idea, tunables, source, PTX, SASS.",
     "new": "A kernel of your own to start from, and its declaration.",

@@ -59,13 +59,15 @@ class Topic:
     shows: list[dict[str, Any]] = field(default_factory=list)
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="dgw-evidence-")))
 
-    def dgw(self, *arguments: str, limit_s: float = 480.0) -> Done:
-        """Run a dgw command in the topic's own store and cache."""
+    def dgw(self, *arguments: str, limit_s: float = 480.0, folder: Path | None = None) -> Done:
+        """Run a dgw command in the topic's own store and cache, in `folder` (default: where this was started)."""
         environment = dict(os.environ, DGW_STORE=str(self.folder / "dgw.db"), DGW_CACHE=str(self.folder / "cache"))
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         command = [sys.executable, "-m", "dgw", *arguments]
         started = time.monotonic()
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=limit_s, check=False)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=limit_s, check=False, cwd=folder
+        )  # fmt: skip
         seconds = time.monotonic() - started
         sys.stderr.write(f"{seconds:7.1f} s  exit {done.returncode}  dgw {' '.join(arguments)}\n")
         return Done(done.returncode, done.stdout, done.stderr, seconds)

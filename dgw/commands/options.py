@@ -137,15 +137,24 @@ class Ask:
 
 def spread(function: Callable[..., None]) -> Callable[..., None]:
     """`function` with its parameter of type Ask replaced by one option for each field."""
-    asked = get_type_hints(Ask, include_extras=True)
+    return spread_of(Ask)(function)
+
+
+def spread_of(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The same for a parameter of another dataclass, whose fields are annotated with options."""
+    return functools.partial(_spread, kind)
+
+
+def _spread(kind: type[Any], function: Callable[..., None]) -> Callable[..., None]:
+    asked = get_type_hints(kind, include_extras=True)
     shared = [
         inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=asked[one.name])
-        for one in fields(Ask)
+        for one in fields(kind)
     ]
     target = ""
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
-        if parameter.annotation is Ask:
+        if parameter.annotation is kind:
             target = parameter.name
             parameters += shared
         else:
@@ -153,8 +162,8 @@ def spread(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def call(**options: Any) -> None:
-        ask = Ask(**{name: options.pop(name) for name in asked})
-        function(**{target: ask}, **options)
+        given = kind(**{name: options.pop(name) for name in asked})
+        function(**{target: given}, **options)
 
     del call.__wrapped__  # else its signature would be taken for this one's
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

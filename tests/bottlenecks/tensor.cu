@@ -115,12 +115,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     const int until = blockIdx.y + 1 < gridDim.y && from + part < k ? from + part : k;
     const int tiles_k = from < until ? (until - from + BK - 1) / BK : 0;
 
+#if defined(EXTRA_TILES)
+    const int steps_k = tiles_k + EXTRA_TILES;  // the first tile so many times more, and its sums thrown away
+#else
+    const int steps_k = tiles_k;
+#endif
     const auto fetch = [&](int number) {
-        if (number < tiles_k) {
+        if (number < steps_k) {
 #if defined(OWN_FIRST_K)
             const int k0 = from + (number + blockIdx.x * 29) % tiles_k * BK;  // no two blocks at one place at a time
 #else
-            const int k0 = from + number * BK;
+            const int k0 = from + (number - (steps_k - tiles_k) > 0 ? number - (steps_k - tiles_k) : 0) * BK;
 #endif
             const u32 to = shared + number % STAGES * SLOT;
             copy_tile<BM, ROW_A>(to, a + (m0 * lda + k0) * 2, lda, m - m0, until - k0);
@@ -134,7 +139,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 
     float sums[TILES_M][TILES_N][4] = {};
     Fragments fragments[2];
-    for (int number = 0; number < tiles_k; ++number) {
+    for (int number = 0; number < steps_k; ++number) {
+#if defined(EXTRA_TILES)
+        if (number == EXTRA_TILES) {
+#pragma unroll
+            for (int i = 0; i < TILES_M * TILES_N * 4; ++i) (&sums[0][0][0])[i] = 0.0f;
+        }
+#endif
 #if defined(WAIT_AT_ONCE)
         __syncthreads();
         fetch(number);

@@ -126,7 +126,7 @@ def serve(variants: Mapping[str, Variant], question: Path, answer: Path) -> None
         raise UsageError(f"cannot read what is wanted: {error}", "dgw gate starts this, nobody types it") from error
     cache = CompileCache(Path(job.cache))
     pairs = [(one, variants[one.variant]) for one in job.wanted if one.variant in variants]
-    made = [(one, variant, _case(one, variant)) for one, variant in pairs]
+    made = [(one, variant, _case(one, variant, job.device)) for one, variant in pairs]
     warm_cache(((case, variant) for _, variant, case in made if isinstance(case, Case)), job.device, cache)
     entries = [Entry(key=one.key, known=False) for one in job.wanted if one.variant not in variants]
     for one, variant, case in made:
@@ -138,7 +138,7 @@ def serve(variants: Mapping[str, Variant], question: Path, answer: Path) -> None
     answer.write_bytes(msgspec.json.encode(entries))
 
 
-def _case(wanted: Wanted, variant: Variant) -> Case | str:
+def _case(wanted: Wanted, variant: Variant, device: Device) -> Case | str:
     """The case, or why this side cannot have it: a tunable or a value that its declaration does not know."""
     space = {tunable.name: tunable for tunable in variant.space}
     for name, value in wanted.asked.items():
@@ -146,7 +146,7 @@ def _case(wanted: Wanted, variant: Variant) -> Case | str:
             return f"{variant.id} has no tunable {name}"
         if value not in space[name].values:
             return f"{variant.id} does not take {name}={value}"
-    config = {**variant.defaults(), **wanted.asked}
+    config = variant.config_for(wanted.problem, device, wanted.asked)
     return Case(problem=wanted.problem, variant=variant.id, version=variant.version, config=config)
 
 

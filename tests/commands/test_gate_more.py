@@ -1,0 +1,209 @@
+"""What `dgw gate` counts, calibrates, waits for, and how trends and anchors are printed; on a played GPU."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from dgw.commands import gate_lock
+from dgw.model import Measurement
+from dgw.workbench import counters, slots
+from dgw.workbench.counters import Harvest
+from dgw.workbench.gate import counting, policy
+from dgw.workbench.slots import Slot
+from dgw.workbench.store import open_store
+from dgw.workbench.store.gates import kept
+from tests.commands.conftest import Dgw
+from tests.commands.gates import report_of, write_kernel
+from tests.commands.test_gate_time import SHAPES, Gate, cache, gate, lab
+from tests.workbench.gate.fake_lab import Lab, PlayedChild
+from tests.workbench.gate.test_trend import night, noisy
+
+__all__ = ["cache", "gate", "lab"]  # fixtures
+REAL_LOCK = gate_lock.hold_gpu
+
+
+class Ncu:
+    """Stands in for Nsight Compute; what head's kernels count differs from base's by `head`."""
+
+    version = "2025.3"
+    head: dict[str, float] = {}
+    reason = ""
+
+    def __init__(self, tool: Path, names: str, arch: str) -> None:
+        self.names = names.split(",")
+
+    def command(self, report: Path) -> list[str]:
+        return ["ncu"]
+
+    def environment(self, env: Mapping[str, str], scratch: Path) -> dict[str, str]:
+        return dict(env)
+
+    def harvest(self, report: Path, output: str, status: int | None) -> Harvest:
+        job = PlayedChild.profiled
+        keys = [member.case.key for group in job.groups for member in group.members]
+        side = report.name.partition("-")[0]
+        return Harvest({} if self.reason else {key: [side] * keys.count(key) for key in keys}, self.reason)
+
+    def measurements(self, kernels: Sequence[Any], reason: str) -> tuple[Measurement, ...]:
+        values = dict.fromkeys(self.names, 0.0) | (self.head if kernels[0] == "head" else {})
+        return tuple(Measurement(metric=metric, value=value, collector="ncu") for metric, value in values.items())
+
+
+@pytest.fixture
+def ncu(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> type[Ncu]:
+    class Profiled(PlayedChild):
+        def __init__(self, *arguments: Any, **more: Any) -> None:
+            super().__init__(*arguments, **more)
+            PlayedChild.profiled = self.job  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(Ncu, "head", {})
+    monkeypatch.setattr(counting, "Child", Profiled)
+    monkeypatch.setattr(counters, "NcuLane", Ncu)
+    monkeypatch.setattr("dgw.workbench.tools.find_tool", lambda name: Path("ncu"))
+    return Ncu
+
+
+def test_conflicts_out_of_nothing_fail_although_the_time_is_the_same(gate: Gate, ncu: type[Ncu]) -> None:
+    ncu.head = {"conflict_ratio_ld": 0.25}
+    ended = gate("--json")
+    assert ended.code == 1
+    (case,) = [c for c in report_of(ended).cases if c.label.startswith("mine/changed 64x")]
+    assert case.status == "regressed"
+    assert case.reasons[0] == "conflict_ratio_ld: none in base, some in head, whatever the time"
+    assert case.changed[0].worse
+
+
+def test_a_calibration_is_kept_and_used_by_the_gates_after_it(dgw: Dgw, gate: Gate, ncu: type[Ncu]) -> None:
+    ended = dgw("gate", "--kernels", "mine", *SHAPES, "--calibrate")
+    assert ended.code == 0, ended.err
+    assert "constant over 10 repeats of 4 cases" in ended.out
+    assert "kept" in ended.err
+    report = report_of(gate("--json"))
+    assert any("counters are constant over 10 repeats" in note for note in report.notes)
+    constant = msgspec.json.decode(dgw("gate", "--kernels", "mine", *SHAPES, "--calibrate", "--json").out)["constant"]
+    assert set(counting.COUNTERS) <= set(constant)
+
+
+def test_a_calibration_without_ncu_is_6(dgw: Dgw, gate: Gate) -> None:
+    ended = dgw("gate", "--kernels", "mine", *SHAPES, "--calibrate")
+    assert ended.code == 6
+    assert ended.error_is_two_lines(), ended.err
+
+
+def test_counters_that_the_driver_keeps_back_are_a_note(gate: Gate, ncu: type[Ncu], monkeypatch: Any) -> None:
+    monkeypatch.setattr(ncu, "reason", "the driver allows only administrators to read them")
+    ended = gate("--json")
+    assert ended.code == 0
+    assert any("only administrators" in note for note in report_of(ended).notes)
+
+
+def test_counters_that_cannot_be_had_are_said_and_fail_nothing(gate: Gate) -> None:
+    ended = gate("--json")
+    assert any("counters: unavailable" in note for note in report_of(ended).notes)
+    assert not any("counters" in note for note in report_of(gate("--json", "--no-counters")).notes)
+
+
+def test_the_order_of_turns_and_of_shapes_follows_the_seed(gate: Gate, lab: Lab) -> None:
+    first = report_of(gate("--json", "--no-store", "--gate-seed", "1"))
+    again = report_of(gate("--json", "--no-store", "--gate-seed", "1"))
+    assert [case.ratio for case in first.cases] == [case.ratio for case in again.cases]
+
+
+@pytest.fixture
+def one_gpu(gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slot:
+    """A machine with one GPU whose lock is the real one."""
+    slot = Slot("GPU-1", "h200")
+    monkeypatch.setenv("DGW_LOCKS", str(tmp_path / "locks"))
+    monkeypatch.setattr(slots, "visible", lambda: [slot])
+    monkeypatch.setattr(gate_lock, "hold_gpu", REAL_LOCK)
+    return slot
+
+
+def test_a_second_gate_on_the_same_gpu_says_who_holds_it_and_gives_up(gate: Gate, one_gpu: Slot) -> None:
+    with slots.hold([one_gpu]):
+        ended = gate("--wait", "0")
+    assert ended.code == 6
+    assert "another dgw process" in ended.err
+    assert "--wait" in ended.err
+
+
+def test_a_second_gate_on_the_same_gpu_waits_for_it(
+    gate: Gate, one_gpu: Slot, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, told = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with slots.hold([one_gpu]):
+            held.set()
+            told.wait(30)
+
+    monkeypatch.setattr(gate_lock, "note", lambda text: told.set())
+    thread = threading.Thread(target=first)
+    thread.start()
+    assert held.wait(30)
+    ended = gate()
+    thread.join(30)
+    assert told.is_set()
+    assert ended.code == 0, ended.err
+
+
+def nights(values: list[float]) -> None:
+    store = open_store()
+    for number, value in enumerate(values):
+        store.begin(night(number, value))
+
+
+def test_a_trend_shows_its_steps_with_the_library(dgw: Dgw) -> None:
+    nights(noisy([(0.9, 12), (0.8, 8)]))
+    ended = dgw("trend")
+    assert ended.code == 0, ended.err
+    assert "cuBLAS 13.0.1" in ended.out
+    assert "2027-01-13 c12" in ended.out
+    assert "1 series, 1 dropped" in ended.out
+    assert dgw("trend", "--fail-on-drop").code == 1
+    content = msgspec.json.decode(dgw("trend", "--json", "-v", "tiled").out)
+    assert content["schema"] == "dgw.trend/1"
+    assert content["series"][0]["steps"][0]["index"] == 12
+
+
+@pytest.mark.parametrize("options", [(), ("-v", "other"), ("--shape", "1x1x1"), ("--metric", "ratio_to_base")])
+def test_a_trend_of_nothing_is_4(dgw: Dgw, options: tuple[str, ...]) -> None:
+    if options:
+        nights([0.9, 0.9])
+    ended = dgw("trend", *options)
+    assert ended.code == 4
+    assert ended.error_is_two_lines(), ended.err
+
+
+def test_a_program_for_otava_that_is_not_there_is_a_usage_error(dgw: Dgw, monkeypatch: pytest.MonkeyPatch) -> None:
+    nights([0.9, 0.9])
+    monkeypatch.setenv("DGW_OTAVA", "nowhere/otava")
+    assert dgw("trend").code == 2
+
+
+def test_an_anchor_without_a_release_is_a_usage_error(dgw: Dgw) -> None:
+    ended = dgw("trend", "--anchor", "release")
+    assert ended.code == 2
+    assert "no release is tagged" in ended.err
+
+
+def test_an_anchor_measures_head_against_a_release_in_pairs(
+    dgw: Dgw, gate: Gate, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = tmp_path / "base"
+    subprocess.run(["git", "tag", "v1"], cwd=repository, check=True)
+    monkeypatch.chdir(repository)
+    monkeypatch.setitem(policy.PLANS, "release", policy.PLANS["default"])
+    write_kernel(repository / "mine", "changed", "3")
+    lab.slow["head"]["mine/changed"] = 1.03
+    ended = dgw("trend", "--anchor", "release", "--kernels", "mine", *SHAPES, "--json")
+    assert ended.code == 1, ended.err
+    assert report_of(ended).base.label == "v1"
+    assert [row.kind for row in kept(open_store(), "anchor")] == ["anchor"]
