@@ -77,23 +77,18 @@ class CounterPass:
         self._device_code, self._deadline_s = device_code, deadline_s
         self._reports = 0
         self._tried: set[str] = set()
+        self._ahead: _Chunk | None = None
 
     def run(self, members: Sequence[Member], on_counted: Callable[[Counted], None]) -> None:
         """Give every member's counters to `on_counted`, chunk by chunk; absent with the reason where there are none."""
         waiting = list(members)
-        ahead: _Chunk | None = None
         try:
-            while ahead is not None or waiting:
-                chunk = ahead or self._begin(waiting)
-                ahead = None
-                chunk.turn.give()
-                ahead = self._begin(waiting) if waiting else None
-                end = self._listen(chunk, ahead)
+            while self._ahead is not None or waiting:
+                chunk, self._ahead = self._ahead or self._begin(waiting), None
+                end = self._listen(chunk, waiting)
                 harvest = self._lane.harvest(chunk.report, end.output, end.status)
-                if (harvest.retry or harvest.fatal) and ahead is not None:
-                    waiting[:0] = ahead.members
-                    ahead.running.stop()
-                    ahead = None
+                if harvest.retry or harvest.fatal:
+                    self._call_back(waiting)
                 if harvest.retry:
                     waiting[:0] = chunk.members
                     continue
@@ -104,8 +99,14 @@ class CounterPass:
                     return
                 waiting[:0] = again
         finally:
-            if ahead is not None:
-                ahead.running.stop()
+            self._call_back(waiting)
+
+    def _call_back(self, waiting: list[Member]) -> None:
+        """Stop the child that was started ahead; its cases wait again."""
+        if self._ahead is not None:
+            ahead, self._ahead = self._ahead, None
+            waiting[:0] = ahead.members
+            ahead.running.stop()
 
     def _begin(self, waiting: list[Member]) -> _Chunk:
         """Take a chunk off `waiting` and start its child."""
@@ -123,17 +124,21 @@ class CounterPass:
             turn.give()
             raise
 
-    def _listen(self, chunk: _Chunk, ahead: _Chunk | None) -> End:
-        """Hear a chunk to its end; the GPU goes to the one ahead as soon as this one is done with it."""
+    def _listen(self, chunk: _Chunk, waiting: list[Member]) -> End:
+        """Hear a chunk to its end. The next one is started at its first word, not before: what a profiler locks, the
+        one whose turn it is has locked then. The GPU goes to the next as soon as this one is done with it."""
 
         def hear(message: Message) -> None:
             chunk.heard.hear(message)
-            if isinstance(message, Bye) and ahead is not None:
-                ahead.turn.give()
+            if self._ahead is None and waiting:
+                self._ahead = self._begin(waiting)
+            if isinstance(message, Bye) and self._ahead is not None:
+                self._ahead.turn.give()
 
+        chunk.turn.give()
         end = chunk.running.listen(hear)
-        if ahead is not None:
-            ahead.turn.give()
+        if self._ahead is not None:
+            self._ahead.turn.give()
         return end
 
     def _settle(self, chunk: _Chunk, harvest: Harvest, end: End, on_counted: Callable[[Counted], None]) -> list[Member]:

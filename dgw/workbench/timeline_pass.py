@@ -29,9 +29,11 @@ class _Heard:
     done: dict[str, tuple[Measurement, ...]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     current: str = ""
+    spoke: bool = False
 
     def hear(self, message: Message) -> None:
         """Take note of a message."""
+        self.spoke = True
         if isinstance(message, Begin):
             self.current = message.key
         elif isinstance(message, Done):
@@ -52,6 +54,7 @@ class _Session:
     files: tuple[tuple[Path, str, str], ...] = ()
     problem: str = ""
     lasting: bool = False
+    refused: bool = False  # the program was not even started
 
 
 class TimelinePass:
@@ -63,6 +66,7 @@ class TimelinePass:
         self._tool = tool
         self._env = os.environ if env is None else env
         self._sessions = 0
+        self._manual: str | None = None
 
     def run(self, targets: Sequence[Target], place: Workplace, on_found: Callable[[Found], None]) -> None:
         """A chunk at a time; a case that its chunk lost through no fault of its own is tried once more."""
@@ -96,6 +100,15 @@ class TimelinePass:
         return session.problem if session.lasting else ""
 
     def _record(self, chunk: Sequence[Target], place: Workplace) -> _Session:
+        if self._tool is not None and self._manual is None:
+            self._manual = nsys.manual_of(self._tool)
+        session = self._record_once(chunk, place)
+        if session.refused and self._manual != nsys.PLAIN:
+            self._manual = nsys.PLAIN
+            session = self._record_once(chunk, place)
+        return session
+
+    def _record_once(self, chunk: Sequence[Target], place: Workplace) -> _Session:
         self._sessions += 1
         report = place.folder / f"timeline-{self._sessions}"
         trace = "" if self._tool else str(report.with_name(f"{report.name}.torch.json"))
@@ -104,7 +117,7 @@ class TimelinePass:
             device_code=dict(place.device_code), trace=trace,
         )  # fmt: skip
         heard = _Heard()
-        prefix = nsys.profile_command(self._tool, report, manual=nsys.manual_of(self._tool)) if self._tool else []
+        prefix = nsys.profile_command(self._tool, report, manual=self._manual or "") if self._tool else []
         environment = nsys.nsys_environment(self._env) if self._tool else None
         end = place.listen(job, heard.hear, prefix, environment, _PATIENCE)
         try:
@@ -121,7 +134,9 @@ class TimelinePass:
             nsys.export(self._tool, report.with_name(f"{report.name}.nsys-rep"), report.parent)
             problem = None
         if problem is not None:
-            return _Session(heard, end, None, problem=f"{problem.cause}; {problem.cure}", lasting=problem.missing)
+            said = f"{problem.cause}; {problem.cure}"
+            refused = problem.kind == "option" or (problem.kind == "report-missing" and end.status and not heard.spoke)
+            return _Session(heard, end, None, problem=said, lasting=problem.missing, refused=bool(refused))
         sqlite = report.with_name(f"{report.name}.sqlite")
         read = read_sqlite(sqlite)
         scrub(sqlite)

@@ -96,6 +96,10 @@ def _library(tool: Path) -> NcuProblem | None:
     return recognise("==ERROR== LibraryNotLoaded")[0]
 
 
+def _counting_says(text: str) -> Callable[[Probe], Probe]:
+    return lambda probe: replace(probe, counters=lambda tool: recognise(text)[0])
+
+
 Change = Callable[[Probe], Probe]
 SYMPTOMS: dict[str, tuple[Change, str, str, str]] = {
     "no GPU": (
@@ -125,12 +129,36 @@ SYMPTOMS: dict[str, tuple[Change, str, str, str]] = {
     ),
     "no permission": (lambda p: replace(p, counters=_denied), "error", "administrators", "CAP_SYS_ADMIN"),
     "library not loaded": (lambda p: replace(p, counters=_library), "error", "cannot talk to the driver", "ncu of"),
+    "held counters": (
+        _counting_says("==ERROR== Profiling failed because a driver resource was unavailable."),
+        "error", "Another profiler holds the counters", "dcgmi profile --pause",
+    ),
+    "kernel not prepared": (
+        _counting_says("==ERROR== Failed to prepare kernel for profiling"),
+        "error", "patch the kernel", "fewer metrics",
+    ),
+    "refused driver": (
+        _counting_says("==ERROR== Cuda driver is not compatible with Nsight Compute"),
+        "error", "does not fit", "DGW_NCU",
+    ),
+    "skipped device": (_counting_says("Skipping device 0: unsupported GPU"), "error", "does not know the GPU", "chips"),
+    "counters of an instance": (
+        _counting_says("==WARNING== Failed to access the following 2 metrics. When profiling on a MIG instance, ..."),
+        "warning", "MIG instance has no access", "--counters exact",
+    ),
+    "locked by another ncu": (
+        _counting_says("==ERROR== Failed to open lock file /tmp/nsight-compute-lock."),
+        "error", "Another ncu", "TMPDIR",
+    ),
+    "nothing profiled": (_counting_says("==WARNING== No kernels were profiled."), "error", "NVTX", "calling thread"),
     "admin only": (
         lambda p: _with(p, "proc/driver/nvidia/params", "RmProfilingAdminOnly: 1\n"),
         "note", "RmProfilingAdminOnly", "root",
     ),
     "no compiler": (lambda p: _lacks(p, "nvidia-cuda-nvrtc"), "error", "compile kernels", "pip install"),
     "no disassembler": (lambda p: _lacks(p, "nvidia-cuda-nvdisasm"), "error", "machine code", "pip install"),
+    "no triton": (lambda p: _lacks(p, "triton"), "warning", "Triton ladder", "[gpu]"),
+    "no NVML beside a GPU": (lambda p: _lacks(p, "nvidia-ml-py"), "warning", "clocks, power and energy", "[gpu]"),
     "no torch": (lambda p: _lacks(p, "torch"), "warning", "cuBLAS", "[gpu]"),
     "no nsys": (lambda p: _without(p, f"{NSIGHT}/host/target-linux-x64/nsys"), "note", "nsys is not", "DGW_NSYS"),
     "no importer": (
@@ -141,6 +169,15 @@ SYMPTOMS: dict[str, tuple[Change, str, str, str]] = {
     "no sanitizer": (lambda p: _without(p, HEALTHY[3]), "note", "compute-sanitizer", "pip install"),
     "injected profiler": (
         lambda p: _with_env(p, CUDA_INJECTION64_PATH="/x.so"), "warning", "another profiler", "unset",
+    ),
+    "injected ranges": (
+        lambda p: _with_env(p, NVTX_INJECTION64_PATH="/x.so"), "warning", "NVTX_INJECTION64_PATH", "unset",
+    ),
+    "preloaded stub": (
+        lambda p: _with_env(p, LD_PRELOAD="/usr/local/cuda/lib64/stubs/libcuda.so"), "error", "LD_PRELOAD", "Remove",
+    ),
+    "lock of the ncu of CUDA 13": (
+        lambda p: replace(_with(p, "tmp/nsight_compute/lock.GPU-1", ""), user=4242), "note", "another user", "TMPDIR",
     ),
     "DCGM": (lambda p: _with(p, "proc/77/comm", "nv-hostengine\n"), "note", "DCGM", "--pause"),
     "foreign lock": (

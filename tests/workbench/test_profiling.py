@@ -63,6 +63,9 @@ class Stage:
         job = self.jobs[number - 1]
         assert has_turn(job), "a child is heard before it may touch the GPU"
         self.events.append(f"gpu {number}")
+        if "before the first word" in self.dies:
+            self.events.append(f"dead {number}")
+            return DEAD
         for member in (member for group in job.groups for member in group.members):
             others = [other for other in self.jobs[number:] if has_turn(other)]
             assert not others, "two children have the GPU"
@@ -102,10 +105,10 @@ def test_the_next_child_starts_while_one_has_the_gpu_and_its_report_is_read_whil
     stage.at_bye = lambda number: given.append([has_turn(job) for job in stage.jobs])
     found = profile(stage, 2 * CHUNK + 3, tmp_path)
     assert stage.events == [
-        "start 1", "start 2", "gpu 1", "end 1", "read 1", "start 3", "gpu 2", "end 2", "read 2", "gpu 3", "end 3",
+        "start 1", "gpu 1", "start 2", "end 1", "read 1", "gpu 2", "start 3", "end 2", "read 2", "gpu 3", "end 3",
         "read 3",
     ]  # fmt: skip
-    assert given == [[True, True], [True, True, True], [True, True, True]]  # at its last word, before its report
+    assert given == [[True] * 2, [True] * 3, [True] * 3]  # at its last word, before its report
     assert [sum(len(group.members) for group in job.groups) for job in stage.jobs] == [CHUNK, CHUNK, 3]
     assert len(found) == 2 * CHUNK + 3
     assert all(one.measurements[0].value == 1 for one in found.values())
@@ -132,7 +135,7 @@ def test_a_child_ahead_that_would_ask_for_too_much_is_stopped_and_started_anew(t
     stage = Stage()
     stage.harvests = [Harvest({}, "no permission", retry=True)]
     found = profile(stage, CHUNK + 5, tmp_path)
-    assert stage.events[:6] == ["start 1", "start 2", "gpu 1", "end 1", "read 1", "stop 2"]
+    assert stage.events[:6] == ["start 1", "gpu 1", "start 2", "end 1", "read 1", "stop 2"]
     assert [sum(len(group.members) for group in job.groups) for job in stage.jobs] == [CHUNK, 5, CHUNK, 5]
     assert "gpu 2" not in stage.events
     assert all(one.measurements[0].value == 1 for one in found.values())
@@ -143,9 +146,17 @@ def test_a_final_refusal_stops_the_child_ahead_and_every_case_has_the_reason(tmp
     stage = Stage()
     stage.harvests = [Harvest({}, "no counters here", fatal=True)]
     found = profile(stage, CHUNK + 5, tmp_path)
-    assert stage.events == ["start 1", "start 2", "gpu 1", "end 1", "read 1", "stop 2"]
+    assert stage.events == ["start 1", "gpu 1", "start 2", "end 1", "read 1", "stop 2"]
     assert {one.measurements[0].absent for one in found.values()} == {"no counters here"}
     assert len(found) == CHUNK + 5
+
+
+def test_a_profiler_that_never_says_a_word_has_the_machine_for_itself(tmp_path: Path) -> None:
+    stage = Stage()
+    stage.dies = {"before the first word"}
+    found = profile(stage, CHUNK + 5, tmp_path)
+    assert stage.events[:4] == ["start 1", "gpu 1", "dead 1", "read 1"]
+    assert all(one.measurements[0].value is None for one in found.values())
 
 
 def test_an_interrupt_leaves_no_child_behind(tmp_path: Path) -> None:

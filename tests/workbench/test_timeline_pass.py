@@ -60,7 +60,6 @@ def test_many_cases_come_in_chunks(tmp_path: Path) -> None:
     [
         ("importer", "its importer is missing"),
         ("libdw", "needs libdw.so.1, which is not installed; apt-get install libdw1"),
-        ("option", "does not know an option"),
     ],
 )
 def test_what_will_not_change_is_tried_once_and_every_case_says_why(tmp_path: Path, mode: str, words: str) -> None:
@@ -69,6 +68,32 @@ def test_what_will_not_change_is_tried_once_and_every_case_says_why(tmp_path: Pa
     assert len(children.jobs) == 1
     assert len(found) == CHUNK + 1
     assert all(words in one.absent for record in found for one in record.measurements)
+
+
+@pytest.mark.parametrize("manual", ["nowhere", "out", "err"])
+def test_an_nsys_of_another_release_gets_no_option_that_it_does_not_know(tmp_path: Path, manual: str) -> None:
+    children = Children(tmp_path, {"STUB_NSYS": "option"}, says=REPLAYS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STUB_NSYS_MANUAL", manual)
+        found = traced(children)
+    assert values(found[0].measurements)["timeline_kernels"] == 10
+    assert len(children.jobs) == (2 if manual == "nowhere" else 1)  # without a manual it has to be tried
+    assert not any(word.startswith("--discard-environment") for word in children.prefixes[-1])
+
+
+def test_a_manual_instead_of_a_timeline_means_that_an_option_was_refused(tmp_path: Path) -> None:
+    children = Children(tmp_path, {"STUB_NSYS": "usage"}, mute=True)
+    found = traced(children)
+    assert [any("--discard" in word for word in prefix) for prefix in children.prefixes] == [True, False]
+    assert values(found[0].measurements)["timeline_kernels"] == 10
+
+
+def test_an_nsys_that_refuses_every_option_is_tried_once_with_and_once_without_the_newer_ones(tmp_path: Path) -> None:
+    children = Children(tmp_path, {"STUB_NSYS": "refuses"})
+    found = traced(children, CHUNK + 1)
+    assert len(children.jobs) == 2
+    assert len(found) == CHUNK + 1
+    assert all("does not know an option" in one.absent for record in found for one in record.measurements)
 
 
 @pytest.mark.parametrize("mode", ["failed", "silent", "killed", "session"])

@@ -61,7 +61,7 @@ _PATTERNS = (
     ),
     _Pattern(
         "resource",
-        r"driver resource was unavailable",
+        r"driver resource was unavailable|MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED",
         "another profiler holds the counters: DCGM, another ncu or nsys, or a CUPTI session such as torch.profiler",
         "stop the other profiler, or run `dcgmi profile --pause` for the time of the measurement, and try again",
     ),

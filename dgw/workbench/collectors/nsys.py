@@ -16,6 +16,8 @@ from dgw.errors import ChildFault, DgwError, Missing, ReportError
 from dgw.workbench.tools import importer_of
 
 EXPORT_S = 300.0
+PLAIN = "no option but those of every release"
+"""A manual that names no newer option: for an nsys that refused one although its own manual names it."""
 Run = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
 
 
@@ -56,14 +58,16 @@ def profile_command(tool: Path | str, report: Path | str, *, extra: Sequence[str
 
 
 def manual_of(tool: Path | str) -> str:
-    """What `nsys profile --help` prints; empty when it does not answer."""
+    """What `nsys profile --help` prints, whatever its exit code; empty when that is no list of options."""
     try:
         done = subprocess.run(
-            [str(tool), "profile", "--help"], capture_output=True, text=True, timeout=30, check=False
+            [str(tool), "profile", "--help"], capture_output=True, text=True, errors="replace", timeout=30, check=False,
+            stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return ""
-    return done.stdout if "--trace" in done.stdout else ""
+    said = done.stdout + done.stderr  # releases differ in where they print it, and in the exit code
+    return said if "--trace" in said else ""
 
 
 def export_command(tool: Path | str, report: Path | str, sqlite: Path | str) -> list[str]:

@@ -57,7 +57,7 @@ class Children:
     """Runs a program that does nothing behind the prefix, and says of every case what a child would.
 
     `fails` maps keys to the outcome of their cases, `says` gives what a good case reports, `dies` is the case at which
-    the child is gone.
+    the child is gone. A `mute` one never got so far as to speak.
     """
 
     folder: Path
@@ -65,6 +65,7 @@ class Children:
     fails: Mapping[str, str] = field(default_factory=dict)
     says: tuple[Measurement, ...] = ()
     dies: str = ""
+    mute: bool = False
     jobs: list[ChildJob] = field(default_factory=list)
     prefixes: list[list[str]] = field(default_factory=list)
     act: Act | None = None
@@ -82,7 +83,7 @@ class Children:
         path = self.folder / f"{len(self.jobs)}" / "job.json"
         path.parent.mkdir(parents=True)
         write_job(path, job)
-        died = self._speak(job, hear)
+        died = not self.mute and self._speak(job, hear)
         if self.act is not None:
             self.act(job, hear)
         program = [sys.executable, "-c", f"raise SystemExit({1 if died else 0})", str(path)]

@@ -50,6 +50,11 @@ def test_an_unknown_error_on_the_device_is_a_failed_preparation() -> None:
     assert recognise("==ERROR== Unknown Error on device 0.")[0].kind == "preparation"
 
 
+def test_a_second_client_of_cupti_is_another_profiler() -> None:
+    text = "function cuptiSubscribe failed with error CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED (39)"
+    assert recognise(text)[0].kind == "resource"
+
+
 def test_the_decisive_message_comes_before_the_ones_every_failure_ends_with() -> None:
     log = "\n".join(MESSAGES[kind] for kind in ("application", "nothing-profiled", "permission"))
     assert recognise(log)[0].kind == "permission"
