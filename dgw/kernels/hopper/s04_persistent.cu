@@ -46,10 +46,15 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
         const Epilogue epilogue = {c, bias, residual, scale, d, m, n, ldc, ldd, ldr, alpha, beta, zero_point};
         const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         const Output output = {epilogue, map_d, shared_offset(shared) + Ring::BYTES + warp * Output::BYTES};
+        // The first warpgroup begins LEAD tiles along k earlier than the others and stays ahead, so that the tensor cores
+        // work for the others while it finishes a tile of D, and for it while they do.
+        int lead = Ring::CONSUMERS > 1 ? min(LEAD, tiles_k) : 0;
+        if (lead > 0) ring.follow();
         for (u32 index = blockIdx.x / CLUSTER; index < tiles; index += gridDim.x / CLUSTER) {
             const TilePlace tile = place(index);
             float sums[Ring::TILES_M][Ring::TILES_N][4];
-            ring.multiply(sums, tiles_k);
+            ring.multiply(sums, tiles_k, lead);
+            lead = 0;
 #pragma unroll
             for (int i = 0; i < Ring::TILES_M; ++i) {
                 const int row = tile.m + ring.first_row() + i * 64 + int(warp % 4) * 16;

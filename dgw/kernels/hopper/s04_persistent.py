@@ -37,7 +37,7 @@ def plan(problem: Problem, config: Config, device: Device) -> Plan:
             path=f"{'s04_' if name == 'persistent' else ''}{name}.cu",
             defines=(
                 *tiling.defines(problem, config, through_shared).items(),
-                ("GROUP_M", declaring.integer(config, "GROUP_M")),
+                *((name, declaring.integer(config, name)) for name in ("GROUP_M", "LEAD")),
             ),
         ),
         entry=name,
@@ -66,6 +66,7 @@ VARIANT = Variant(
         tiling.CLUSTER_N,
         tiling.SPLIT,
         tiling.GROUP_M,
+        tiling.LEAD,
         tiling.SETMAXNREG,
     ),
     refuses=refuses,

@@ -71,7 +71,7 @@ def _candidates(
         if cluster_m * cluster_n > 2 and not {"CLUSTER_M", "CLUSTER_N"} & fixed.keys():
             continue
         tile = tiling.Tiling(bm, bn, 2, cluster_m, cluster_n, split, a_along_k, b_along_k, staged)
-        deepest = (limit - tile.staging_bytes) // (tile.slot_bytes + tiling.BARRIER_BYTES)
+        deepest = (limit - tile.staging_bytes - tiling.BARRIER_BYTES) // (tile.slot_bytes + tiling.BARRIER_BYTES)
         tile = replace(tile, stages=int(fixed.get("STAGES", min(8, deepest))))
         if tile.refuses() is None and tile.shared_bytes <= limit:
             found.append(

@@ -1,6 +1,6 @@
 // split_k: what persistent does where there are fewer tiles of D than SMs. The CTAs of a cluster compute the same tile, each
-// over its part of k. Then each adds up a part of the columns: it reads the others' sums from their shared memory, always
-// in the order of k, so that the result does not depend on who was first.
+// over its part of k. Then each adds up a part of the columns: the others send it their sums of these, straight from
+// registers into its shared memory. They are added in the order of k, so that the result does not depend on who was first.
 #include "dgw/direct_output.cuh"
 #include "dgw/staged_output.cuh"
 #include "dgw/tile_order.cuh"
@@ -10,22 +10,17 @@ using namespace dgw;
 
 constexpr int PART_N = Ring::TILES_N / SPLIT;  // eights of columns that one CTA adds up
 constexpr u32 LANES = Ring::CONSUMERS * 128;
+constexpr u32 PART_BYTES = Ring::TILES_M * PART_N * LANES * 16;  // that one CTA sends to another
 using Output = StagedOutput<PART_N * 8>;
 
-// Where a thread's four sums of 16 rows by 8 columns lie: neighbouring threads' side by side.
-__device__ __forceinline__ u32 place_of(u32 tiles, int i, int j) {
-    return tiles + (u32(i * Ring::TILES_N + j) * LANES + threadIdx.x) * 16;
-}
+// What a CTA receives, where its tiles of operands were: of each other one the sums of a thread side by side with its neighbours', four at a time.
+struct Inbox {
+    u32 sums, barrier;
 
-__device__ __forceinline__ void add_remote(float (&sums)[4], u32 address) {
-    float other[4];
-    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(other[0]), "=f"(other[1]), "=f"(other[2]), "=f"(other[3])
-                 : "r"(address)
-                 : "memory");
-#pragma unroll
-    for (int e = 0; e < 4; ++e) sums[e] += other[e];
-}
+    __device__ __forceinline__ u32 place(int from, int i, int j) const {
+        return sums + (u32((from * Ring::TILES_M + i) * PART_N + j) * LANES + threadIdx.x) * 16;
+    }
+};
 
 extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
     split_k(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
@@ -38,6 +33,11 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
     const TilePlace tile = grouped_tile<GROUP_M>(blockIdx.x / SPLIT, tiles_m, tiles_n);
     const int begin = tiles_k * rank / SPLIT, end = tiles_k * (rank + 1) / SPLIT;
     Ring ring(shared_offset(shared), 0);
+    const Inbox inbox = {ring.tiles, ring.barriers + STAGES * 16};
+    if (threadIdx.x == 0) {
+        barrier_init(inbox.barrier, 1);
+        arrive_and_expect(inbox.barrier, (SPLIT - 1) * PART_BYTES);
+    }
     ring.open(map_a, map_b);
 
     if (ring.is_producer()) {
@@ -45,23 +45,26 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
         if (ring.is_issuer())
             for (int i = begin; i < end; ++i) ring.fetch(map_a, map_b, tile.m * BM, tile.n * BN, i * DEPTH);
         __syncwarp();
-        meet_cluster();
-        meet_cluster();
+        arrive_in_cluster();
+        wait_for_cluster();
     } else {
         ring.grow();
         float sums[Ring::TILES_M][Ring::TILES_N][4];
         ring.multiply(sums, end - begin);
-        meet(1, LANES);  // all have read the tiles, whose place the sums take
+        arrive_in_cluster();
+        wait_for_cluster();  // all have read their tiles of operands, whose place the sums take
 #pragma unroll
-        for (int i = 0; i < Ring::TILES_M; ++i)
+        for (int to = 0; to < SPLIT; ++to) {
+            const int slot = rank < to ? rank : rank - 1;  // of the others that send there
+            const u32 barrier = address_in(inbox.barrier, to);
+            if (to != rank)
 #pragma unroll
-            for (int j = 0; j < Ring::TILES_N; ++j) {
-                u32 words[4];
+                for (int i = 0; i < Ring::TILES_M; ++i)
 #pragma unroll
-                for (int e = 0; e < 4; ++e) words[e] = __float_as_uint(sums[i][j][e]);
-                store_shared<16>(place_of(ring.tiles, i, j), words);
-            }
-        meet_cluster();
+                    for (int j = 0; j < PART_N; ++j)
+                        send(address_in(inbox.place(slot, i, j), to), barrier, sums[i][to * PART_N + j]);
+        }
+        wait(inbox.barrier, 0);
 
         const Epilogue epilogue = {c, bias, residual, scale, d, m, n, ldc, ldd, ldr, alpha, beta, zero_point};
         const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -73,8 +76,17 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
 #pragma unroll
             for (int j = 0; j < PART_N; ++j)
 #pragma unroll
-                for (u32 from = 0; from < SPLIT; ++from)
-                    add_remote(part[j], address_in(place_of(ring.tiles, i, rank * PART_N + j), from));
+                for (int from = 0; from < SPLIT; ++from) {
+                    float found[4];
+                    if (from == rank) {
+#pragma unroll
+                        for (int e = 0; e < 4; ++e) found[e] = sums[i][from * PART_N + j][e];
+                    } else {
+                        load_shared(found, inbox.place(from < rank ? from : from - 1, i, j));
+                    }
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) part[j][e] += found[e];
+                }
             const int row = tile.m * BM + ring.first_row() + i * 64 + int(warp % 4) * 16;
             if constexpr (STAGED)
                 output.store(part, row, col, lane);
@@ -82,6 +94,5 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
                 store_directly<PART_N * 8>(epilogue, part, row, col, lane);
         }
         if (STAGED && lane == 0) wait_for_sources<0>();
-        meet_cluster();  // nobody ends while others read its sums
     }
 }

@@ -28,6 +28,9 @@ STAGES = Tunable(
 GROUP_M = Tunable(
     name="GROUP_M", default=16, values=(1, 2, 4, 8, 16, 32), meaning="rows of tiles that CTAs take together"
 )
+LEAD = Tunable(
+    name="LEAD", default=1, values=(0, 1, 2, 3), meaning="tiles along k by which the first warpgroup is ahead"
+)
 SETMAXNREG = Tunable(
     name="SETMAXNREG",
     default=1,
@@ -102,7 +105,7 @@ class Tiling:
     @property
     def shared_bytes(self) -> int:
         """Bytes of shared memory: tiles, staging, barriers."""
-        return self.stages * (self.slot_bytes + BARRIER_BYTES) + self.staging_bytes
+        return self.stages * (self.slot_bytes + BARRIER_BYTES) + self.staging_bytes + BARRIER_BYTES
 
     def clusters(self, problem: Problem) -> int:
         """Clusters of tiles that cover D."""
@@ -130,7 +133,7 @@ class Tiling:
             return "a cluster shares either k (SPLIT) or tiles of operands (CLUSTER_M, CLUSTER_N), not both"
         if self.bn % (16 * self.split):
             return f"SPLIT={self.split} CTAs cannot add up equal parts of BN={self.bn} columns, in sixteens"
-        if self.bm * self.bn * 4 > self.stages * self.slot_bytes:
+        if self.bm * self.columns * 4 * (self.split - 1) > self.stages * self.slot_bytes:
             return f"the sums of {self.bm}x{self.bn} do not fit where {self.stages} tiles of operands were"
         return None
 
@@ -176,7 +179,8 @@ def output_box(problem: Problem, columns: int) -> TensorMap:
 
 def map_output(problem: Problem) -> bool:
     """Whether D goes through shared memory: the copy engine reaches it, and it is not quantised."""
-    return problem.d.dtype in OUTPUTS and can_map(problem, "d")
+    whole = problem.n * declaring.element_bytes(problem.d.dtype) % 16 == 0  # it writes no less
+    return problem.d.dtype in OUTPUTS and whole and can_map(problem, "d")
 
 
 def epilogue_arguments(problem: Problem) -> tuple[Argument, ...]:
@@ -209,7 +213,7 @@ def refuses(
         return f"k = {problem.k} has no {tiling.split} tiles of {DEPTH} for SPLIT={tiling.split}"
     blocks = tiling.clusters(problem) * tiling.cluster
     found = declaring.refuses_launch(128 * (tiling.consumers + 1), tiling.shared_bytes, blocks, device)
-    left = device.shared_per_block - tiling.staging_bytes
+    left = device.shared_per_block - tiling.staging_bytes - BARRIER_BYTES
     fitting = left // (tiling.slot_bytes + BARRIER_BYTES)
     return f"{found}; STAGES={fitting} fits" if found and 2 <= fitting < tiling.stages else found
 

@@ -70,12 +70,18 @@ __device__ __forceinline__ u32 cluster_rank() {
     return rank;
 }
 
-// All threads of all CTAs of the cluster meet; what they wrote before is visible afterwards.
-__device__ __forceinline__ void meet_cluster() {
+// All threads of all CTAs of the cluster say that they are here, and later wait until all have said so. Barriers that were
+// published before are ready then.
+__device__ __forceinline__ void arrive_in_cluster() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+
+__device__ __forceinline__ void wait_for_cluster() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
+// Four words to the shared address `target` of another CTA; their bytes count at its barrier `barrier`.
+__device__ __forceinline__ void send(u32 target, u32 barrier, const float (&values)[4]) {
     asm volatile(
-        "barrier.cluster.arrive.release.aligned;\n"
-        "barrier.cluster.wait.acquire.aligned;" ::
-            : "memory");
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(target),
+        "f"(values[0]), "f"(values[1]), "f"(values[2]), "f"(values[3]), "r"(barrier)
+        : "memory");
 }
 
 // One lane of the warp, the same in every call.
@@ -87,6 +93,13 @@ __device__ __forceinline__ bool elected() {
         "selp.u32 %0, 1, 0, one; }"
         : "=r"(chosen));
     return chosen != 0;
+}
+
+__device__ __forceinline__ void load_shared(float (&values)[4], u32 address) {
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(values[0]), "=f"(values[1]), "=f"(values[2]), "=f"(values[3])
+                 : "r"(address)
+                 : "memory");
 }
 
 // Moves registers between warpgroups; every warp of a warpgroup calls it.

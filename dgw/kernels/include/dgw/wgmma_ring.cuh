@@ -38,10 +38,11 @@ struct Ring {
             }
             publish_barriers();
         }
-        if constexpr (READERS > 1)
-            meet_cluster();
-        else
-            __syncthreads();
+        __syncthreads();
+        if constexpr (READERS > 1) {
+            arrive_in_cluster();
+            wait_for_cluster();
+        }
     }
 
     static __device__ __forceinline__ bool is_producer() { return threadIdx.x >= CONSUMERS * 128; }
@@ -76,7 +77,8 @@ struct Ring {
 
     // A consumer warpgroup: sums = A * B over `count` >= 1 tiles along k. A slot is given back when the multiplication
     // after it has been started, so that the tensor cores always have one to do.
-    __device__ __forceinline__ void multiply(float (&sums)[TILES_M][TILES_N][4], int count) {
+    // With `lead` the first warpgroup tells the others when it has begun that many (see follow).
+    __device__ __forceinline__ void multiply(float (&sums)[TILES_M][TILES_N][4], int count, int lead = 0) {
         u32 before = 0;
         int i = 0;
         do {
@@ -90,13 +92,23 @@ struct Ring {
             if (i > 0) release(before);
             before = position.slot;
             position.advance();
+            if (i + 1 == lead && threadIdx.x < 128) announce();
         } while (++i < count);
         wait_for_multiplications<0>();
         release(before);
         hold_back(sums);
     }
 
+    // Before its first tile: waits until the first warpgroup is that far.
+    static __device__ __forceinline__ void follow() {
+        if (threadIdx.x >= 128) meet(2, CONSUMERS * 128);
+    }
+
 private:
+    static __device__ __forceinline__ void announce() {
+        asm volatile("bar.arrive 2, %0;" ::"n"(CONSUMERS * 128) : "memory");
+    }
+
     // One lane for each CTA that has part of this slot's tiles copied here tells it that the warp has read them.
     __device__ __forceinline__ void release(u32 slot) const {
         const u32 lane = threadIdx.x % 32;
