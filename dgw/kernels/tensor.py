@@ -29,6 +29,7 @@ SPACE = (
     Tunable(name="WM", default=64, values=(16, 32, 64), meaning="rows of D a warp computes"),
     Tunable(name="WN", default=64, values=(32, 64), meaning="columns of D a warp computes"),
     Tunable(name="STAGES", default=3, values=(2, 3, 4, 5), meaning="tiles of each operand in shared memory"),
+    Tunable(name="SPREAD", default=2, values=(2, 3, 4), meaning="quarters of a k tile's steps that carry its copies"),
     Tunable(name="GROUP_M", default=8, values=(1, 2, 4, 8, 16), meaning="rows of tiles that blocks take together"),
 )
 
@@ -141,7 +142,7 @@ def refuses(problem: Problem, config: Config, device: Device, outputs: Iterable[
 def defines(problem: Problem, config: Config) -> Config:
     """The defines that every tensor-core stage takes. Operands aligned to less than 4 bytes go through registers."""
     tiling = Tiling.of(problem, config)
-    found = {name: config[name] for name in ("BM", "BN", "WM", "WN", "STAGES", "GROUP_M")} | {"BK": tiling.bk}
+    found = {name: config[name] for name in ("BM", "BN", "WM", "WN", "STAGES", "SPREAD", "GROUP_M")} | {"BK": tiling.bk}
     found |= declaring.operand_defines(problem)
     for name in ("VEC_C", "VEC_D"):
         found[name] = min(int(found[name]), COLUMNS)

@@ -101,6 +101,26 @@ def test_inside_the_matrix_the_main_loop_copies_without_a_predicate_and_does_lit
     assert len(main) - 128 - 32 - 12 <= 48
 
 
+def most_copies_together(spread: int, cache: CompileCache) -> int:
+    """Copies among any 16 multiplications in a row, half a step, of the main loop of tensor-core."""
+    variant, problem = next(v for v in STAGES if v.name == "tensor-core"), gemm(LARGE, LARGE, LARGE)
+    assert variant.plan is not None
+    (launch,) = variant.plan(problem, variant.defaults() | {"SPREAD": spread}, device("h200")).launches
+    result = build(launch.source, variant.root, variant.includes, "sm_90a", cache)
+    used = result.resources(launch.entry)
+    assert (used.spill_store_bytes, used.spill_load_bytes) == (0, 0)
+    code = [i for i in disassemble(result.cubin, launch.entry) if not i.never_executes]
+    busy = [loop for loop in loops(code) if any(i.base == "HMMA" for i in loop)]
+    bases = [i.base for i in min(busy, key=len) if i.base in ("HMMA", "LDGSTS")] * 2
+    at = [bases[:place].count("HMMA") for place, base in enumerate(bases) if base == "LDGSTS"]
+    return max(sum(first <= other < first + 16 for other in at) for first in at)
+
+
+def test_copies_in_all_steps_come_in_smaller_groups(cache: CompileCache) -> None:
+    assert most_copies_together(4, cache) == 3
+    assert most_copies_together(2, cache) == 6
+
+
 @pytest.mark.parametrize("variant", STAGES, ids=lambda v: v.id)
 def test_a_stage_says_in_one_sentence_why_it_refuses(variant: Variant) -> None:
     target, defaults = device("h200"), variant.defaults()

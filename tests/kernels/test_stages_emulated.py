@@ -15,8 +15,8 @@ replace = msgspec.structs.replace
 H200 = device("h200")
 
 
-def emulated(variant: Variant, problem: Problem) -> Emulation:
-    config = variant.defaults()
+def emulated(variant: Variant, problem: Problem, **tunables: int) -> Emulation:
+    config = variant.defaults() | tunables
     assert variant.refuses(problem, config, H200) is None
     assert variant.plan is not None
 
@@ -47,3 +47,17 @@ def test_the_emulator_counts_the_conflicts_that_the_declaration_claims(variant: 
     found = emulated(variant, gemm(128, 128, 64))
     ratio = next(m.value for m in found.measurements if m.metric == "conflict_ratio_ld" and m.scope == "case")
     assert ratio == pytest.approx(28 / 34 if variant.name == "tiled" else 0.0)
+
+
+TENSOR = [variant for variant in STAGES if "SPREAD" in variant.defaults()]
+
+
+@pytest.mark.parametrize("stages", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 4))])
+@pytest.mark.parametrize("spread", [4, pytest.param(3, marks=pytest.mark.slow)])
+def test_copies_spread_over_all_steps_of_a_tile_are_waited_for(spread: int, stages: int) -> None:
+    """Seven k tiles, inside the matrix and across its edges: a copy that is not waited for reads as poison."""
+    small = {"BM": 64, "BN": 64, "WM": 32, "WN": 32, "SPREAD": spread, "STAGES": stages}
+    variant = next(v for v in TENSOR if v.name == "persistent")
+    found = emulated(variant, gemm(128, 72, 440), **small)
+    assert found.check.passed, found.check.detail
+    assert found.findings == ()

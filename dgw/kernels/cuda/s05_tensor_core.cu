@@ -19,7 +19,7 @@ constexpr int TILES_N = WN / 8;
 
 using TileA = Tile<TYPE_A, K_MAJOR_A, BM, BK, THREADS, VEC_A, ASYNC>;
 using TileB = Tile<TYPE_B, K_MAJOR_B, BN, BK, THREADS, VEC_B, ASYNC>;
-using MainLoop = Pipeline<TYPE_A, TileA, TileB, TILES_M, TILES_N, BK, STAGES>;
+using MainLoop = Pipeline<TYPE_A, TileA, TileB, TILES_M, TILES_N, BK, STAGES, SPREAD>;
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     tensor_core(const char* a, const char* b, const char* c, char* d, int m, int n, int k, i64 lda, i64 ldb, i64 ldc,
