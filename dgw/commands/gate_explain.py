@@ -7,10 +7,11 @@ from dgw.model import Record
 
 
 def sentences(base: Record, head: Record) -> tuple[str, ...]:
-    """The explanation of the recipes; empty where nothing was counted that could explain anything."""
+    """The explanation of the recipes; empty where no cycles were counted."""
     from dgw.recipes.explain import explain
 
     try:
-        return explain(base, head).sentences
+        found = explain(base, head)
     except NotComparable:
         return ()
+    return found.sentences if found.measured else ()

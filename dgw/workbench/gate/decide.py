@@ -170,9 +170,14 @@ def _made(
     needed = None
     if status == "inconclusive":
         needed = statistics.pairs_needed(rounds.spread, policy.floor, 1 - policy.certainty, POWER)
+        reasons = (*reasons, f"slowdowns above {percent(mde)} are found in {POWER:.0%} of tries; {_enough(needed)}")
     return Judged(
         status, reasons, ratio(test), mde, p, adjusted, stage, test.pairs, needed, rounds
     )  # fmt: skip
+
+
+def _enough(needed: int | None) -> str:
+    return f"about {needed} pairs would tell" if needed else "more pairs would not tell"
 
 
 def _checked(judged: Judged, rounds: CaseRounds, policy: GatePolicy) -> Judged:
@@ -182,13 +187,9 @@ def _checked(judged: Judged, rounds: CaseRounds, policy: GatePolicy) -> Judged:
         dropped = f"{sum(rounds.dropped.values())} of {rounds.total} rounds are invalid ({named})"
         return _as(judged, "inconclusive", dropped)
     if judged.status == "unchanged" and judged.mde is not None and judged.mde > policy.underpowered:
-        return _as(
-            judged,
-            "inconclusive",
-            f"under-powered: only slowdowns above {percent(judged.mde)} would be found in {POWER:.0%} of tries, "
-            f"{percent(policy.underpowered)} is asked for",
-            statistics.pairs_needed(rounds.spread, policy.floor, 1 - policy.certainty, POWER),
-        )
+        needed = statistics.pairs_needed(rounds.spread, policy.floor, 1 - policy.certainty, POWER)
+        why = f"under-powered: only slowdowns above {percent(judged.mde)} would be found in {POWER:.0%} of tries"
+        return _as(judged, "inconclusive", f"{why}; {_enough(needed)}", needed)
     return judged
 
 

@@ -81,6 +81,7 @@ def test_a_case_that_scatters_too_much_is_inconclusive_and_says_how_many_pairs_w
     assert noisy.status == "inconclusive"
     assert noisy.pairs_needed is not None
     assert noisy.pairs_needed > 4
+    assert f"about {noisy.pairs_needed} pairs would tell" in " ".join(noisy.reasons)
     assert noisy.mde is not None
     assert noisy.mde > POLICY.underpowered
 
