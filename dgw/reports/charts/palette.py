@@ -19,6 +19,14 @@ DARK: dict[str, str] = {
     "series-5": "#f0b429", "series-6": "#a5ddff", "series-7": "#a0a8b3", "series-8": "#ad9ff5",
 }  # fmt: skip
 SERIES = 8
+HEAT = (
+    "#00224e", "#083370", "#35456c", "#4f576c", "#666970", "#7d7c78", "#948e77", "#aea371", "#c8b866", "#e5cf52",
+    "#fee838",
+)  # fmt: skip
+"""The steps of a map from bad to good: cividis (Nunez, Anderton, Renslow 2018), which eyes of every kind see alike."""
+for _colours in (LIGHT, DARK):
+    _colours |= {f"heat-{number}": colour for number, colour in enumerate(HEAT)}
+    _colours |= {"heat-dark": "#000000", "heat-light": "#ffffff"}
 
 
 def series(index: int) -> str:
