@@ -186,7 +186,8 @@ def _finish(
     if any(record.outcome != "refused" for record in session.records):
         try:
             maps = _maps([records for records in of.values() if records], names, axes)
-            _show(maps, output, terminal or not session.ask.json)
+            if output is not None or not session.ask.json:
+                _show(maps, output, terminal)
         except NotComparable as error:
             complain(error)
     leave(session, total)

@@ -19,11 +19,11 @@ QUANTISATIONS = {"none": "NO_SCALE", "tensor": "SCALE_PER_TENSOR", "row": "SCALE
 
 SPACE = (
     Tunable(name="BM", default=128, values=(64, 128, 256), meaning="rows of D a CTA computes"),
-    Tunable(name="BN", default=256, values=(64, 128, 256), meaning="columns of D a CTA computes"),
+    Tunable(name="BN", default=256, values=(32, 64, 128, 256), meaning="columns of D a CTA computes"),
     Tunable(
         name="BK",
         default=64,
-        values=(32, 64, 128),
+        values=(16, 32, 64, 128),
         meaning="k depth of a shared-memory tile, in elements of 16 bits (tf32: half as many)",
     ),
     Tunable(name="WM", default=64, values=(16, 32, 64), meaning="rows of D a warp computes"),
