@@ -21,6 +21,7 @@ from dgw.kernels.loader import load
 from dgw.model import Run
 from dgw.recipes.ladder import BASELINE, PREVIOUS, RATE, ladder
 from dgw.reports import gate_schema
+from dgw.reports.heatmap import Axes, grid, svg
 from dgw.reports.markdown import card, escape, table
 from dgw.reports.tables import Block, build
 from dgw.reports.units import UNIT_STYLE, show
@@ -149,8 +150,27 @@ def rungs(block: Block) -> str:
 CARDS: dict[str, Callable[[Block], str]] = {"run": card, "ladder": rungs}
 
 
+PICTURES = {"heatmap.svg": ("heatmap", "run", "tflops", ("BN", "BK"))}
+"""Maps drawn from evidence: the file, its topic, which run of it, the metric, and the axes."""
+
+
+def picture(name: str, evidence: Path = ROOT / "docs" / "h200") -> str:
+    """The map of that name as SVG; empty where it is not measured yet."""
+    topic, run, metric, (x, y) = PICTURES[name]
+    path = evidence / f"{topic}.json"
+    if not path.is_file():
+        return ""
+    records = msgspec.convert(json.loads(path.read_text(encoding="utf-8"))[run], type=Run).records
+    return svg(grid(records, metric, Axes(x, y)))
+
+
 def main() -> None:
-    """Rewrite every document that changed."""
+    """Rewrite every document, and every picture, that changed."""
+    for name in PICTURES:
+        drawn, path = picture(name), ROOT / "docs" / name
+        if drawn and (not path.is_file() or path.read_text(encoding="utf-8") != drawn):
+            path.write_text(drawn, encoding="utf-8")
+            sys.stderr.write(f"rewrote {path.relative_to(ROOT)}\n")
     texts = {
         path: rewritten(path.read_text(encoding="utf-8"), "docs/h200" if path.parent == ROOT else "h200")
         for path in documents()

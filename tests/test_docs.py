@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from dgw.cli import COMMANDS, HIDDEN
-from dgw.model import Run
+from dgw.model import Case, Run, gemm
 from tests.reports.samples import full_record
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -124,3 +124,20 @@ def test_evidence_names_no_host_user_or_path() -> None:
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name not in HIDDEN])
 def test_the_readme_names_every_command(command: str) -> None:
     assert f"`dgw {command}" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", GENERATE.PICTURES)
+def test_a_picture_is_what_the_generator_draws_from_its_evidence(name: str, tmp_path: Path) -> None:
+    path = ROOT / "docs" / name
+    assert GENERATE.picture(name) == (path.read_text(encoding="utf-8") if path.is_file() else "")
+    assert GENERATE.picture(name, tmp_path) == ""
+
+
+@pytest.mark.parametrize("name", GENERATE.PICTURES)
+def test_a_picture_is_drawn_from_the_run_in_the_evidence(name: str, tmp_path: Path) -> None:
+    topic, run, _, (x, y) = GENERATE.PICTURES[name]
+    cases = [Case(problem=gemm(64, 64, 64), variant="cuda/x", config={x: a, y: b}) for a in (1, 2) for b in (3, 4)]
+    records = [full_record(case=case) for case in cases]
+    content = {run: msgspec.to_builtins(Run(id="r", created="", command=(), version="0", records=tuple(records)))}
+    (tmp_path / f"{topic}.json").write_text(json.dumps(content))
+    assert "cuda/x at 64x64x64" in GENERATE.picture(name, tmp_path)
