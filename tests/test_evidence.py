@@ -81,14 +81,14 @@ def test_a_ratio_holds_when_its_point_does_and_its_lower_end_nearly(
     assert topic.shows[0]["holds"] is holds
 
 
-@pytest.mark.parametrize("name", ["ladder", "ladder-2"])
-def test_every_part_of_the_ladder_asks_only_for_what_the_commands_know(
+@pytest.mark.parametrize("name", ["diagnosis", "ladder", "ladder-2"])
+def test_every_part_asks_only_for_what_the_commands_know(
     parts: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Each part runs on one answer for every command; none may ask for an option that does not exist."""
     import typer.main
 
-    from dgw.commands import check, compare, profile
+    from dgw.commands import check, compare, diagnose, profile
 
     module = importlib.import_module(name)
     asked: list[tuple[str, ...]] = []
@@ -102,7 +102,7 @@ def test_every_part_of_the_ladder_asks_only_for_what_the_commands_know(
     monkeypatch.setattr(parts.Topic, "dgw", dgw)
     known = {
         command: {option for one in typer.main.get_command(module_.app).params for option in one.opts}
-        for command, module_ in (("check", check), ("compare", compare), ("profile", profile))
+        for command, module_ in (("check", check), ("compare", compare), ("diagnose", diagnose), ("profile", profile))
     }
     for part in module.PARTS.values():
         try:

@@ -29,7 +29,7 @@ from dgw.recipes.tiling import K_TILE
 
 WORTH = 0.05
 """Share of the time that a finding must cost before anything is tried against it."""
-ROUNDS = 4
+ROUNDS = 6
 REMEDY: Mapping[str, tuple[str, ...]] = {
     "bank-conflicts": ("swizzled",),
     "no-reuse": ("tiled",),
@@ -89,25 +89,26 @@ LOOKS = (
 
 @dataclass
 class _Now:
-    """Where the walk is: the record in hand, and every case that was tried."""
+    """Where the walk is: the record in hand, the cases tried, the round, and whether nothing cures any more."""
 
     record: Record
     tried: dict[str, Record]
-    at: str
+    round: int = 0
+    settled: bool = False
 
 
 def seven_step(start: Start) -> Talk:
     """The walk from one case; its last step is the validation of what it ended with."""
     (first, *_) = yield Request((start.case,), "the baseline", metrics=metrics())
-    now = _Now(first, {first.case.key: first}, first.case.variant)
-    step = baseline(start, first)
-    yield step
-    for _ in range(ROUNDS):
-        before = now.record.case.key
+    now = _Now(first, {first.case.key: first})
+    yield baseline(start, first)
+    for number in range(ROUNDS):
+        before, now.round = now.record.case.key, number
         for look in LOOKS:
             yield from _look(start, look, now)
-        if now.record.case.key == before:
+        if now.record.case.key == before and now.settled:
             break
+        now.settled = now.record.case.key == before
     yield from _validate(start, first, now)
 
 
@@ -140,12 +141,19 @@ def baseline(start: Start, record: Record) -> Step:
 
 
 def _look(start: Start, look: Look, now: _Now) -> Generator[Request | Step, tuple[Record, ...], None]:
-    found = [f for f in diagnose(now.record, start.device, unknown=False) if f.recipe in look.recipes]
-    costly = [f for f in found if f.cost is not None and f.cost >= WORTH]
-    cases = [case for case in _candidates(start, look, costly, now) if case.key not in now.tried]
+    every = diagnose(now.record, start.device, unknown=False)
+    found = [finding for finding in every if finding.recipe in look.recipes]
+    costly = [finding for finding in found if (finding.cost or 0.0) >= WORTH]
+    earlier = {name for other in LOOKS[: LOOKS.index(look)] for name in other.recipes}
+    ripe = not any(finding.recipe in earlier and (finding.cost or 0.0) >= WORTH for finding in every)
+    ideas = look.always if ripe or now.settled else ()  # not before the steps above have done what they can
+    cases = [case for case in _candidates(start, costly, ideas, now) if case.key not in now.tried]
     if not costly and not cases:
-        yield _step(start, look, now, found, (), "nothing here costs 5 % of the time or more")
+        if now.round == 0:
+            yield _step(start, look, now, found, (), "nothing here costs 5 % of the time or more")
         return
+    if not cases and now.round > 0:
+        return  # it has been said
     records: tuple[Record, ...] = ()
     if cases:
         why = costly[0].verdict if costly else f"{look.title}: worth a try"
@@ -188,8 +196,8 @@ def _called(case: Case, other: Case) -> str:
     return " ".join([case.variant, *(changed if case.variant == other.variant else [])])
 
 
-def _candidates(start: Start, look: Look, costly: list[Finding], now: _Now) -> list[Case]:
-    """Other depths of the k tile, and the lowest stages with an idea that cures what was found, of every family."""
+def _candidates(start: Start, costly: list[Finding], always: tuple[str, ...], now: _Now) -> list[Case]:
+    """Other depths of the k tile, and the stages with an idea that cures what was found or is tried in any case."""
     case = now.record.case
     found: list[Case] = []
     names = {finding.recipe for finding in costly}
@@ -198,7 +206,7 @@ def _candidates(start: Start, look: Look, costly: list[Finding], now: _Now) -> l
         and case.variant == start.case.variant
     ):
         found += _depths(start, case)
-    ideas = [idea for finding in costly for idea in REMEDY.get(finding.recipe, ())] + list(look.always)
+    ideas = [idea for finding in costly for idea in REMEDY.get(finding.recipe, ())] + list(always)
     here = next((rung for rung in start.rungs if rung.variant == case.variant), None)
     for rung in start.rungs:
         above = here is None or rung.family != here.family or rung.stage > here.stage

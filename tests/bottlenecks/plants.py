@@ -95,10 +95,10 @@ _SMALL_K: Config = {**SQUARE, "BK": 16, "STAGES": 2}
 _LARGE_K: Config = {**SQUARE, "BK": 128, "STAGES": 3}
 
 PLANTED: Mapping[str, Plant] = {
-    "no-swizzle": _tensor("bank-conflicts", "rows lie under each other", {"NO_SWIZZLE": 1}, emulated=True),
-    "half-swizzle": _tensor("bank-conflicts", "the XOR takes one bit of three", {"HALF_SWIZZLE": 1}, emulated=True),
+    "no-swizzle": _tensor("bank-conflicts", "rows lie under each other", {"NO_SWIZZLE": 1}),
+    "half-swizzle": _tensor("bank-conflicts", "the XOR takes one bit of three", {"HALF_SWIZZLE": 1}),
     "tiled-f32": _stage(
-        "tiled", "bank-conflicts", "swizzled-f32", "no swizzle", dtype="f32", emulated=True, small_k=32
+        "tiled", "bank-conflicts", "swizzled-f32", "no swizzle", dtype="f32", small_k=32
     ),
     "plain-transpose": Plant(
         transposed({"PLAIN_TRANSPOSE": 1}), F32, "bank-conflicts", "transposed", "a warp stores a column", dtype="f32",
@@ -110,7 +110,7 @@ PLANTED: Mapping[str, Plant] = {
     ),
     "loads-down": Plant(
         transposed({"LOADS_DOWN": 1}), F32, "uncoalesced", "transposed", "lanes load from rows under each other",
-        dtype="f32", emulated=True, small_k=64,
+        dtype="f32",
     ),
     "shallow": _tensor("bk-too-small", "k tiles of 16", config={"BK": 16, "STAGES": 2}, emulated=True),
     "shallow-square": _tensor("bk-too-small", "k tiles of 16", config=_SMALL_K, good="square", emulated=True),
@@ -122,11 +122,11 @@ PLANTED: Mapping[str, Plant] = {
     ),
     "held-registers": Plant(
         gemv({"HELD_REGISTERS": 190, "MIN_BLOCKS": 1}, threads=256), ROW, "registers-limit-occupancy", "gemv",
-        "registers held for nothing", layout="nt", emulated=True, small_k=1024,
+        "registers held for nothing", layout="nt",
     ),
     "held-shared": Plant(
         gemv({"UNUSED_SHARED": 1}, shared_bytes=112_000), ROW, "shared-memory-limits-occupancy", "gemv",
-        "shared memory that it does not use", layout="nt", emulated=True, small_k=1024,
+        "shared memory that it does not use", layout="nt",
     ),
     "held-shared-f32": _stage(
         "double-buffered", "shared-memory-limits-occupancy", "double-buffered-f32", "shared memory it does not use",
@@ -150,7 +150,7 @@ PLANTED: Mapping[str, Plant] = {
     ),
     "fma-f16": _stage("double-buffered", "no-tensor-cores", "tensor", "FMA units instead", emulated=True, small_k=64),
     "passes": _tensor(
-        "unfused-epilogue", "bias and GELU in passes", shape=FUSED, passes=True, epilogue=True, emulated=True
+        "unfused-epilogue", "bias and GELU in passes", shape=FUSED, passes=True, epilogue=True
     ),
     "row-in-tiles": _stage(
         "tensor-core", "wrong-path-for-m1", "gemv", "tiles of 128 rows for one", shape=ONE_ROW, layout="nt",

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dgw.recipes.registry import recipes
+from dgw.toolchain.cache import CompileCache
+from tests.commands.conftest import Dgw
+
+ROOT = Path(__file__).resolve().parents[2]
+TILED = ("--variant", "tiled", "--shape", "4096x4096x32")
+
+
+@pytest.fixture(autouse=True)
+def compiled_once(dgw: Dgw, cache: CompileCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DGW_CACHE", str(cache.folder))
+
+
+def test_the_recipes_are_listed_and_looked_up(dgw: Dgw) -> None:
+    listed = json.loads(dgw("recipes", "--json").out)
+    assert {one["name"] for one in listed} == {recipe.name for recipe in recipes()}
+    assert "smem_wavefronts_actual" in dgw("recipes", "bank-conflicts").out
+    wrong = dgw("recipes", "bank-conflict")
+    assert (wrong.code, wrong.error_is_two_lines()) == (2, True)
+    assert "bank-conflicts" in wrong.err
+
+
+def test_diagnose_names_the_cause_with_its_evidence_and_the_next_step(dgw: Dgw) -> None:
+    ended = dgw("diagnose", *TILED)
+    assert ended.code == 0
+    assert "bank conflicts of loads at s02_tiled.cu" in ended.out
+    assert "try: XOR" in ended.out
+    assert "=> stop:" in ended.out
+    assert "Time was not measured" in ended.out
+
+
+def test_a_stored_run_is_diagnosed_without_measuring(dgw: Dgw, tmp_path: Path) -> None:
+    stored = json.loads((ROOT / "docs" / "h200" / "first-profile.json").read_text())["run"]
+    (tmp_path / "run.json").write_text(json.dumps(stored))
+    assert dgw("import", "run.json").code == 0
+    said = dgw("diagnose", "--run", "last").out
+    assert "cuda/tiled at 4096x4096x4096" in said
+    assert "bank conflicts of loads" in said
+    assert "cannot tell" not in said
+    assert "cannot tell: needs" in dgw("diagnose", "--run", "last", "--unknown").out
+    (tiled,) = [
+        one for one in json.loads(dgw("diagnose", "--run", "last", "--json").out) if one["variant"] == "cuda/tiled"
+    ]
+    assert tiled["findings"][0]["recipe"] == "bank-conflicts"
+
+
+def test_the_seven_steps_walk_up_in_the_emulator_and_their_steps_are_json(dgw: Dgw) -> None:
+    ended = dgw("diagnose", "--sequence", "seven-step", *TILED, "--json", "--no-store")
+    (walked,) = json.loads(ended.out)["walks"]
+    hands = list(dict.fromkeys(step["variant"] for step in walked["steps"]))
+    assert ended.code == 0
+    assert hands[:3] == ["cuda/tiled", "cuda/swizzled", "cuda/tensor-core"]
+    assert walked["steps"][-1]["title"] == "7 validation"
+
+
+def test_precision_of_a_users_kernel_with_a_race_stops_and_says_so(dgw: Dgw) -> None:
+    kernel = str(ROOT / "tests" / "planted" / "shared_race.py")
+    ended = dgw("diagnose", "--sequence", "precision", "--kernel", kernel, "--dtype", "f32", "--shape", "64x64x64")
+    assert ended.code == 1
+    assert "=> stop: two threads race" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("diagnose", *TILED, "--sequence", "seven"), 2, "seven-step"),
+        (("diagnose", "--variant", "tiled"), 2, "no shape was given"),
+        (("diagnose", "--shape", "64x64x64"), 2, "no variant was named"),
+        (("diagnose", "--run", "nothing"), 2, "no run"),
+    ],
+)
+def test_bad_input_is_one_line_and_one_of_advice(dgw: Dgw, arguments: tuple[str, ...], code: int, words: str) -> None:
+    ended = dgw(*arguments)
+    assert (ended.code, ended.error_is_two_lines()) == (code, True)
+    assert words in ended.err
+
+
+def test_compare_explains_where_the_cycles_went(dgw: Dgw) -> None:
+    words = ("compare", "tiled", "swizzled", "--shape", "4096x4096x32", "--explain", "--no-store")
+    said = " ".join(dgw(*words).out.split())
+    assert "cuda/swizzled takes" in said
+    assert "of the difference: shared memory takes" in said
+    assert "residual 0%" in said
+    found = json.loads(dgw(*words, "--json").out)["findings"]
+    assert [one["recipe"] for one in found].count("difference") == 1

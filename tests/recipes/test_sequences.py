@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+import pytest
+
+from dgw.model import Case, Record, Step, gemm
+from dgw.recipes.sequence import Request, Rung, Start, faster, metrics, walk
+from dgw.recipes.sequences import SEQUENCES
+from dgw.toolchain.devices import device
+from dgw.workbench.metrics import resolve
+from tests.recipes.making import TILES, record
+
+H200 = device("h200")
+PROBLEM = gemm(4096, 4096, 4096)
+NAMES = ("naive", "tiled", "swizzled", "tensor-core", "persistent")
+RUNGS = tuple(Rung(f"cuda/{name}", 1, place + 1, TILES, "cuda") for place, name in enumerate(NAMES))
+CONFLICTS = {"smem_wavefronts_actual": 1.2e9, "smem_wavefronts_ideal": 2e8, "conflict_ratio_ld": 0.9}
+SIMT = {"tensor_inst": 0, "tensor_pipe_util": 0.0, "ldgsts_inst": 0, "smem_wavefronts_sass_ld": 1e9}
+LADDER = {
+    "cuda/naive": {**SIMT, "global_requests_ld": 4e9, "smem_wavefronts_actual": 0, "smem_wavefronts_ideal": 0,
+                   "fma_pipe_util": 0.3, "elapsed_cycles": 5e7, "time_cold": 26e-3, "issued": 2e10},
+    "cuda/tiled": {**SIMT, **CONFLICTS, "fma_pipe_util": 0.4, "elapsed_cycles": 1.2e7, "time_cold": 6e-3,
+                   "issued": 3e9},
+    "cuda/swizzled": {**SIMT, "fma_pipe_util": 0.8, "elapsed_cycles": 7e6, "time_cold": 4e-3, "issued": 2.9e9},
+    "cuda/tensor-core": {"time_cold": 270e-6},
+    "cuda/persistent": {"time_cold": 265e-6},
+}  # fmt: skip
+
+
+def start(variant: str = "cuda/naive", **fields: object) -> Start:
+    case = Case(problem=PROBLEM, variant=variant, config=TILES)
+    return Start(**{"case": case, "device": H200, "engine": "gpu", "rungs": RUNGS, **fields})  # type: ignore[arg-type]
+
+
+def scripted(numbers: dict[str, dict[str, float]]) -> Callable[[Request], Sequence[Record]]:
+    """Answers every request from a table of numbers by variant; a walk sees the same record for the same case."""
+
+    def fulfil(asked: Request) -> list[Record]:
+        found = []
+        for case in asked.cases:
+            made = record(dict(numbers.get(case.variant, {})), variant=case.variant)
+            found.append(msgspec.structs.replace(made, case=case))
+        return found
+
+    return fulfil
+
+
+def walked(name: str, begin: Start, fulfil: Callable[[Request], Sequence[Record]]) -> list[Step]:
+    shown: list[Step] = []
+    steps = walk(SEQUENCES[name](begin), fulfil, shown.append)
+    assert shown == steps
+    return steps
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_every_step_says_go_on_or_stop_and_why_and_the_last_is_the_end(name: str) -> None:
+    steps = walked(name, start(), scripted(LADDER))
+    assert all(step.title and step.why and step.variant for step in steps)
+    assert all(step.seen or step.evidence or step.findings for step in steps)
+    assert [step.decision for step in steps[:-1]] == ["go on"] * (len(steps) - 1)
+
+
+def test_the_seven_steps_walk_from_naive_up_to_the_fastest_stage() -> None:
+    steps = walked("seven-step", start(), scripted(LADDER))
+    hands = list(dict.fromkeys(step.variant for step in steps))
+    assert hands == ["cuda/naive", "cuda/tiled", "cuda/swizzled", "cuda/tensor-core", "cuda/persistent"]
+    assert steps[0].title == "1 baseline"
+    assert steps[-1].title == "7 validation"
+    assert any("98.1 times as fast as cuda/naive" in sentence for sentence in steps[-1].seen)
+
+
+def test_a_stage_that_is_not_faster_is_not_taken() -> None:
+    slow = {**LADDER, "cuda/persistent": {"time_cold": 275e-6}}
+    assert walked("seven-step", start(), scripted(slow))[-1].variant == "cuda/tensor-core"
+
+
+def test_a_users_kernel_stays_the_users_and_sees_the_stages_beside_it() -> None:
+    mine = {**LADDER, "mine/kernel": LADDER["cuda/tiled"]}
+    steps = walked("seven-step", start("mine/kernel", own=True), scripted(mine))
+    assert {step.variant for step in steps} == {"mine/kernel"}
+    assert any("a stage of the ladder is faster" in step.why for step in steps)
+
+
+def test_a_wrong_baseline_ends_the_seven_steps() -> None:
+    def wrong(asked: Request) -> list[Record]:
+        return [
+            msgspec.structs.replace(record(), case=case, outcome="wrong", reason="d[0, 0] is 1") for case in asked.cases
+        ]
+
+    (step,) = walked("seven-step", start(), wrong)
+    assert step.decision == "stop"
+    assert "--sequence precision" in step.why
+
+
+@pytest.mark.parametrize(
+    ("fails", "title"),
+    [
+        (lambda case: case.problem.data == "one-hot", "1 index formulas"),
+        (lambda case: (case.problem.m, case.problem.n) == (128, 128), "2 synchronisation"),
+        (lambda case: case.problem.shape == "127x255x96", "3 edges"),
+        (lambda case: case.problem.k == 4096, "4 accumulator"),
+        (lambda case: case.problem.k == 3 * 64 and case.problem.m == 64, "5 odd and even k tiles"),
+    ],
+)
+def test_precision_stops_at_the_step_that_fails_and_names_the_reason(fails: Callable[[Case], bool], title: str) -> None:
+    def fulfil(asked: Request) -> list[Record]:
+        assert asked.lanes == frozenset({"check"})
+        return [
+            msgspec.structs.replace(record(), case=case, outcome="wrong" if fails(case) else "ok", reason="")
+            for case in asked.cases
+        ]
+
+    steps = walked("precision", start("cuda/tiled"), fulfil)
+    assert (steps[-1].title, steps[-1].decision) == (title, "stop")
+    assert len(walked("precision", start("cuda/tiled"), scripted({}))) == 5
+
+
+@pytest.mark.parametrize(("engine", "tools"), [("gpu", ("racecheck",)), ("emulator", ())])
+def test_precision_asks_racecheck_on_a_gpu_only(engine: str, tools: tuple[str, ...]) -> None:
+    asked: list[Request] = []
+
+    def fulfil(one: Request) -> Sequence[Record]:
+        asked.append(one)
+        return scripted({})(one)
+
+    walked("precision", start("cuda/tiled", engine=engine), fulfil)
+    assert asked[1].sanitise == tools
+
+
+def test_records_are_compared_in_the_same_figure_only() -> None:
+    cold, hot = record({"time_cold": 2e-4}), record({"time_cold": None, "time_hot": 1e-4})
+    assert not faster(hot, cold)
+    assert faster(record({"time_cold": 1e-4}), cold)
+    assert not faster(record({"time_cold": 1.99e-4}), cold)
+
+
+def test_the_metrics_of_a_request_are_in_the_table() -> None:
+    assert len(resolve(",".join(metrics()))) > 90
