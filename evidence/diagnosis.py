@@ -1,8 +1,8 @@
 """Planted bottlenecks on a GPU: does the first finding name the planted cause, are good kernels left alone, and how
 much of the time between a good kernel and its defective copy do the counters account for? And the seven steps.
 
-`python evidence/diagnosis.py [plants|seven-step]`. The part `plants` also writes its run, thinned, to
-tests/data/bottlenecks.json.gz, which the tests of the recipes read.
+`python evidence/diagnosis.py [plants|judged|seven-step]`. The part `plants` writes its run, thinned, to
+tests/data/bottlenecks.json.gz, which the tests read too; `judged` applies the recipes to that file, without a GPU.
 """
 
 from __future__ import annotations
@@ -80,12 +80,11 @@ def measure_plants(topic: Topic) -> Run:
     return msgspec.structs.replace(runs[0], records=records)
 
 
-def verdicts(topic: Topic, run: Run) -> None:
-    """What the recipes say of the records."""
+def judged(topic: Topic) -> dict[str, Any]:
+    """What the recipes say of the stored records; needs no GPU."""
     from tests.bottlenecks.judging import attributed, first_named, high_on_good
 
-    right = sum(record.outcome == "ok" for record in run.records)
-    topic.show("cases with a right result", right, "", "==", len(run.records))
+    run = msgspec.json.decode(gzip.decompress((parts.ROOT / DATA).read_bytes()), type=Run)
     named = first_named(run.records)
     for name, found in named.items():
         topic.show(f"first finding on {name}", found, "", "==", PLANTED[name].recipe)
@@ -97,6 +96,7 @@ def verdicts(topic: Topic, run: Run) -> None:
     shares = attributed(run.records)
     enough = sum(share >= 0.7 for share in shares.values())
     topic.show("pairs whose difference is accounted for by 70 % or more", enough, "", ">=", 20)
+    return {"findings": said(run), "accounted": shares}
 
 
 def thinned(run: Run) -> Run:
@@ -139,11 +139,12 @@ def write(run: Run, folder: Path) -> None:
 
 
 def plants(topic: Topic) -> dict[str, Any]:
-    """The benchmark, and its run where the tests find it."""
+    """The benchmark on a GPU; its run is put where the tests, and the part `judged`, find it."""
     run = thinned(measure_plants(topic))
     write(run, topic.folder)
-    verdicts(topic, run)
-    return {"run": thin(run, KEPT), "findings": said(run)}
+    right = sum(record.outcome == "ok" for record in run.records)
+    topic.show("cases with a right result", right, "", "==", len(run.records))
+    return {"run": thin(run, KEPT)}
 
 
 def said(run: Run) -> dict[str, list[str]]:
@@ -184,7 +185,7 @@ def transcript(steps: list[dict[str, Any]]) -> str:
     return "\n".join(step(one) for one in msgspec.convert(steps, list[Step]))
 
 
-PARTS = {"plants": plants, "seven-step": seven_step}
+PARTS = {"plants": plants, "judged": judged, "seven-step": seven_step}
 
 
 if __name__ == "__main__":

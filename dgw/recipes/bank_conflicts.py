@@ -18,7 +18,7 @@ def judge(facts: Facts) -> Finding | None:
     if not actual or excess / actual < LEAST_EXCESS:
         return None
     waiting = facts.late("short_scoreboard", "mio_throttle") * excess / actual
-    cost = max(facts.relief("shared", excess / facts.device.sms), min(facts.share("shared"), waiting))
+    cost = max(facts.relief({"shared": excess / facts.device.sms}), min(facts.share("shared"), waiting))
     evidence = (
         Evidence(metric="smem_wavefronts_actual", value=actual, threshold=actual - excess, why="so many would do"),
         Evidence(metric="shared", value=facts.share("shared"), why="share of the cycles that the banks were busy"),

@@ -51,14 +51,10 @@ def judge(facts: Facts) -> Finding | None:
         f"BK too large: k tiles of {own.depth} take {own.bytes:,} bytes of shared memory, so that an SM holds "
         f"{now:.0f} where half the depth would let it hold {half:.0f}; nothing works while it waits"
     )
-    name = next(name for name in K_TILE if name in facts.case.config)
-    return found(
-        RECIPE.name,
-        verdict,
-        cost,
-        evidence,
-        retyping.profile(facts.case, tunables={name: int(facts.tunable(*K_TILE) or 2) // 2}),
-    )
+    name = next((name for name in K_TILE if name in facts.case.config), "")
+    better = int(facts.tunable(name) or own.depth) // 2
+    step = retyping.profile(facts.case, tunables={name: better}) if name else f"k tiles of {better}"
+    return found(RECIPE.name, verdict, cost, evidence, step)
 
 
 RECIPE = Recipe(

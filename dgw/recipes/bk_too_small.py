@@ -48,8 +48,9 @@ def judge(facts: Facts) -> Finding | None:
         f"BK too small: a k tile of {own.depth} keeps an SM busy for {own.work:.0f} cycles, so copies that run "
         f"{own.ahead} ahead have {own.cover:.0f} cycles where DRAM takes about {LATENCY:.0f}"
     )
-    name = next(name for name in K_TILE if name in facts.case.config)
-    return found(RECIPE.name, verdict, cost, evidence, retyping.profile(facts.case, tunables={name: better}))
+    name = next((name for name in K_TILE if name in facts.case.config), "")
+    step = retyping.profile(facts.case, tunables={name: better}) if name else f"k tiles of {better}"
+    return found(RECIPE.name, verdict, cost, evidence, step)
 
 
 RECIPE = Recipe(

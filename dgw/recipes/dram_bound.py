@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dgw.model import DTYPE_BITS, Finding
+from dgw.recipes import unfused_epilogue
 from dgw.recipes.facts import Facts
 from dgw.recipes.recipe import Recipe, found
 
@@ -26,12 +27,14 @@ def judge(facts: Facts) -> Finding | None:
     intermediate = (plan is not None and bool(plan.workspaces)) or written > 2 * out + problem.compulsory_bytes / 4
     if share < (BUSY / 2 if intermediate and factor > AVOIDABLE else BUSY) or share < facts.busiest[1] - 0.1:
         return None
+    if factor > AVOIDABLE and (not intermediate or explained_elsewhere(facts)):
+        return None  # what is read again is a matter of L2, what an epilogue moves one of fusing it
     evidence = (
         facts.evidence("dram_throughput", BUSY),
         facts.evidence("dram_bytes", problem.compulsory_bytes, "bytes of the operands"),
         facts.evidence("dram_write_bytes", out, "bytes of D"),
     )
-    if factor > AVOIDABLE and intermediate:
+    if factor > AVOIDABLE:
         cost = max(share, facts.slack) * (1 - 1 / factor)
         verdict = (
             f"DRAM-bound by intermediate results: {moved / 1e9:.3g} GB are moved where the operands have "
@@ -45,6 +48,11 @@ def judge(facts: Facts) -> Finding | None:
     )
     step = "a narrower type of the weights, or more rows at once (a larger M reads the same weights)"
     return found(RECIPE.name, verdict, share * 0.9, evidence, step, sure=False)
+
+
+def explained_elsewhere(facts: Facts) -> bool:
+    """Whether the bytes are those of an epilogue in kernels of its own."""
+    return facts.launches > 1 and unfused_epilogue.applies(facts)
 
 
 RECIPE = Recipe(

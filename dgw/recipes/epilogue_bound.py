@@ -5,17 +5,20 @@ from __future__ import annotations
 from dgw.model import Evidence, Finding
 from dgw.recipes.facts import SCHEDULERS, Facts
 from dgw.recipes.recipe import Recipe, found
+from dgw.recipes.wrong_path_for_m1 import FEW
 
 AN_ELEMENT = 48.0
 """Instructions of a thread for each element of D that an epilogue may take: scale, exchange, bias, activation,
 round."""
+FMA_LOOP = 1.6
+"""Instructions for each multiply-add of a warp, the widening of narrow operands included."""
 A_LOAD = 12.0
 """Instructions around a copy or a load of fragments: its address, its predicate, its place."""
 
 
 def applies(facts: Facts) -> bool:
-    """Products by tensor cores, whose main loop leaves the other pipes alone."""
-    return facts.problem.known and facts.uses_tensor_cores and not facts.uses_wgmma and facts.launches <= 2
+    """One product in a kernel or two; more are passes."""
+    return facts.problem.known and facts.launches <= 2 and min(facts.problem.m, facts.problem.n) > FEW
 
 
 def judge(facts: Facts) -> Finding | None:
@@ -24,19 +27,20 @@ def judge(facts: Facts) -> Finding | None:
     executed, problem = facts.number("issued") or facts.number("inst_executed") or 0.0, facts.problem
     brought = facts.total("global_requests_ld", "ldsm_inst", "smem_requests_ld", "smem_requests_st")
     local = facts.local_sectors / 4
-    loop = facts.total("tensor_inst") + A_LOAD * (brought + local)
+    products = facts.total("tensor_inst") if facts.uses_tensor_cores else FMA_LOOP * problem.flops / 64
+    loop = products + A_LOAD * (brought + local)
     others = executed - loop
     elements = problem.m * problem.n * problem.batch
     each = others * 32 / elements
     if each < AN_ELEMENT or others < loop / 2:
         return None
     slots = others / SCHEDULERS / facts.device.sms
-    busy = max(facts.busy.get("tensor", 0.0), 1.0)
+    busy = max(facts.busy.get("tensor", 0.0), facts.busy.get("fma", 0.0), 1.0)
     cost = min(0.95, slots / facts.cycles * 1.5) if facts.measured else slots / (slots + busy)
     evidence = (
         Evidence(metric="instructions an element of D", value=each, threshold=AN_ELEMENT, why="without the main loop"),
         facts.evidence("alu_pipe_util"),
-        facts.evidence("fma_pipe_util", why="tensor cores multiply, so this is the epilogue's"),
+        facts.evidence("fma_pipe_util", why="beside the products of tensor cores"),
         facts.evidence("tensor_pipe_util"),
     )
     verdict = (

@@ -205,17 +205,23 @@ def _part(
         if pipe in one.busy or pipe in two.busy
     )
     share = (head - base) / difference if difference else 0.0
-    return Part(
-        name=name, base=base, head=head, share=share, pipes=pipes, accounted=_accounted(name, pipes, base, head)
-    )
+    warps = (facts.number("achieved_occupancy") or 0.0 for facts in (one, two))
+    accounted = _accounted(name, pipes, base, head, *warps)
+    return Part(name=name, base=base, head=head, share=share, pipes=pipes, accounted=accounted)
 
 
-def _accounted(name: str, pipes: Sequence[Change], base: float, head: float) -> bool:
-    """Whether a part says why: fixed latencies do only where there are more instructions to wait for."""
+def _accounted(
+    name: str, pipes: Sequence[Change], base: float, head: float, warps_base: float, warps_head: float
+) -> bool:
+    """Whether a part says why: fixed latencies do only where there are more instructions to wait for, or fewer warps
+    to wait at the same time."""
     if name == "elsewhere":
         return False
     if name == "fixed latencies":
-        return any((pipe.head - pipe.base) * (head - base) > 0 for pipe in pipes)
+        longer = head - base
+        more = any((pipe.head - pipe.base) * longer > CHANGED * pipe.base * abs(longer) for pipe in pipes)
+        fewer = (warps_head - warps_base) * longer < 0
+        return more or (fewer and abs(warps_head - warps_base) > CHANGED * max(warps_base, warps_head))
     return True
 
 

@@ -215,14 +215,14 @@ class Facts:
         pipe = max(self.busy, key=lambda name: self.busy[name], default="")
         return pipe, self.share(pipe)
 
-    def relief(self, pipe: str, cycles: float, of: float | None = None) -> float:
-        """Share of the time saved when `pipe` had `cycles` less to do: as the busiest pipe before is to the
-        busiest pipe then, so are the times. 0 where another pipe is busier. `of`: what the pipe has to do, where that
-        is known better than `busy` has it."""
-        busy = dict(self.busy) if of is None else {**self.busy, pipe: max(of, self.busy.get(pipe, 0.0))}
+    def relief(self, less: Mapping[str, float], of: Mapping[str, float] | None = None) -> float:
+        """Share of the time saved when pipes had so many cycles less to do: as the busiest pipe before is to the
+        busiest pipe then, so are the times. 0 where another pipe is busier. `of`: what pipes have to do, where that is
+        known better than `busy` has it."""
+        busy = {**self.busy, **{name: max(cycles, self.busy.get(name, 0.0)) for name, cycles in (of or {}).items()}}
         before = max(busy.values(), default=0.0)
-        after = max((c - cycles if name == pipe else c for name, c in busy.items()), default=0.0)
-        return 1 - max(after, 0.0) / before if before else 0.0
+        after = max((max(0.0, cycles - less.get(name, 0.0)) for name, cycles in busy.items()), default=0.0)
+        return 1 - after / before if before else 0.0
 
     @property
     def slack(self) -> float:

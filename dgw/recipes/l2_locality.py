@@ -23,14 +23,14 @@ def judge(facts: Facts) -> Finding | None:
         rows * columns * DTYPE_BITS.get(problem.operands()[name].dtype, 16) / 8
         for name, (rows, columns) in ((n, problem.logical_shape(n)) for n in ("a", "b"))
     )
-    rereads = read / inputs
+    rereads = read / inputs / facts.launches  # each launch begins with flushed caches under the profiler
     plan = facts.record.plan
     if rereads < LEAST_REREADS or (plan is not None and plan.workspaces):
         return None
     wasted = 1 - 1.5 / rereads
     dram = facts.share("dram")
     cost = max(
-        facts.relief("dram", wasted * facts.busy.get("dram", 0.0)), facts.late("long_scoreboard", "barrier") * dram
+        facts.relief({"dram": wasted * facts.busy.get("dram", 0.0)}), facts.late("long_scoreboard", "barrier") * dram
     )
     evidence = (
         facts.evidence("dram_read_bytes", inputs, "each input read once"),

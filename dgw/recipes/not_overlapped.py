@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dgw.model import Evidence, Finding
-from dgw.recipes import bk_too_small
+from dgw.recipes import bk_too_small, spills, uncoalesced
 from dgw.recipes.facts import Facts
 from dgw.recipes.recipe import Recipe, found
 
@@ -26,7 +26,8 @@ def judge(facts: Facts) -> Finding | None:
     memory = max(facts.share("dram"), facts.share("l2"))
     if memory >= MEMORY_BUSY:
         return None
-    cost = facts.late("long_scoreboard", "barrier", "membar") * (1 - memory)
+    others = max(uncoalesced.wasted_share(facts), spills.local_share(facts))  # waits that have another reason
+    cost = facts.late("long_scoreboard", "barrier", "membar") * (1 - memory) * (1 - others)
     copies = facts.number("ldgsts_inst")
     asynchronous = bool(copies) or facts.uses_wgmma
     evidence = (

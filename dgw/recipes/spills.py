@@ -16,10 +16,9 @@ def judge(facts: Facts) -> Finding | None:
         return None
     if facts.measured and local <= 0:
         return None  # on a path that was not taken
-    moved = local + (facts.sectors_loaded or 0.0)
-    share = local / moved if moved else 0.0
+    share = local_share(facts)
     waiting = facts.late("long_scoreboard", "lg_throttle", "barrier", "mio_throttle", "wait", "short_scoreboard")
-    relief = facts.relief("l1", local / 4 / facts.device.sms)
+    relief = facts.relief({"l1": local / 4 / facts.device.sms})
     registers = facts.number("registers_per_thread") or 255.0
     static = min(0.9, spilled / 4 / registers)  # share of the values in use that do not fit
     cost = max(relief, share * waiting) if facts.measured else max(relief, static)
@@ -36,6 +35,12 @@ def judge(facts: Facts) -> Finding | None:
     )
     step = "fewer sums a thread or a looser __launch_bounds__: " + f"dgw show {facts.case.variant} --configs"
     return found(RECIPE.name, verdict, cost, evidence, step)
+
+
+def local_share(facts: Facts) -> float:
+    """Share of the sectors that L1 moves for loads which are spilled values."""
+    moved = facts.local_sectors + (facts.sectors_loaded or 0.0)
+    return facts.local_sectors / moved if moved else 0.0
 
 
 RECIPE = Recipe(

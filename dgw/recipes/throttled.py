@@ -8,11 +8,12 @@ from dgw.recipes.recipe import Recipe, found
 
 LEAST_DROP = 0.03
 """Share of the highest clock; steps of 15 MHz below it are the usual case under load."""
+POWER = {"SwPowerCap", "none", "GpuIdle"}
 
 
 def judge(facts: Facts) -> Finding | None:
     """The clock while the samples were taken against the highest, and why. Not a property of the kernel, so never
-    high."""
+    high; held down by power alone it is a note."""
     clock, highest = facts.number("sm_clock") or 0.0, facts.device.clock_hz
     lost = 1 - clock / highest
     if lost < LEAST_DROP:
@@ -25,6 +26,10 @@ def judge(facts: Facts) -> Finding | None:
     )
     verdict = f"throttled: the SM clock was {clock / 1e6:.0f} MHz of {highest / 1e6:.0f} ({reasons})"
     step = "compare at equal clocks (--lock-clocks), and use cycles, which do not depend on them"
+    if set(reasons.replace(",", " ").split()) <= POWER:
+        return Finding(
+            recipe=RECIPE.name, verdict=verdict, confidence="medium", evidence=evidence, next_step=step
+        )  # what works hard draws power: no cause beside the others
     return found(RECIPE.name, verdict, lost, evidence, step, sure=False)
 
 

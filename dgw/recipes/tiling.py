@@ -52,8 +52,10 @@ def element_bytes(facts: Facts) -> float:
 def loop(facts: Facts) -> Loop | None:
     """The main loop of a kernel whose tile and depth are declared."""
     depth, tile = facts.tunable(*K_TILE), facts.tile
-    if depth is None or tile is None or not facts.problem.known:
+    if tile is None or not facts.problem.known:
         return None
+    if depth is None:
+        return _guessed(facts, tile)
     size = element_bytes(facts)
     if facts.problem.a.dtype == "tf32":
         depth //= 2  # tensor stages count their depth in elements of 16 bits
@@ -67,6 +69,24 @@ def loop(facts: Facts) -> Loop | None:
         ahead=stages - 1,
         resident=facts.resident,
     )
+
+
+def _guessed(facts: Facts, tile: tuple[int, int]) -> Loop | None:
+    """The main loop of a kernel that does not declare its depth, from the barriers that a warp passes: one a tile where
+    copies run ahead, two where they do not. None where that gives no depth of a tensor instruction or more."""
+    passed, copied = barriers(facts), bool(facts.number("ldgsts_inst"))
+    if not passed or passed < 4:
+        return None
+    count = round(passed if copied else passed / 2)
+    depth = round(facts.problem.k / count / 8) * 8
+    if not 16 <= depth <= 512:
+        return None
+    rows, columns = tile
+    size = element_bytes(facts)
+    return Loop(
+        depth=depth, count=count, work=2.0 * rows * columns * depth / rate(facts), resident=facts.resident,
+        bytes=int((rows + columns) * depth * size) * (2 if copied else 1), ahead=1 if copied else 0,
+    )  # fmt: skip
 
 
 def barriers(facts: Facts) -> float | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dgw.model import Evidence, Finding
 from dgw.recipes.facts import L2_BYTES_PER_SM_PER_CLOCK, SECTOR, Facts
 from dgw.recipes.recipe import Recipe, found
@@ -9,6 +11,7 @@ from dgw.recipes.tiling import element_bytes
 
 LEAST_FACTOR = 1.5
 """Sectors over those that the bytes fill; rows that begin in the middle of a sector alone give up to 1.3."""
+IDLE_BANKS = 0.3
 MOST_SECTORS = 16
 """Sectors that 32 lanes of 16 bytes side by side fill: the most that a request can need."""
 
@@ -16,22 +19,12 @@ MOST_SECTORS = 16
 def judge(facts: Facts) -> Finding | None:
     """The sectors beyond those needed, of loads and of stores: what L1 and L2 would not have to move."""
     sides = {"loads": loads(facts), "stores": stores(facts)}
-    excess = {side: sectors - ideal for side, (sectors, ideal) in sides.items() if sectors > LEAST_FACTOR * ideal > 0}
+    excess = wasted_by_side(sides)
     if not excess:
         return None
     side = max(excess, key=lambda name: excess[name])
     sectors, ideal = sides[side]
-    every = sum(total for total, _ in sides.values())
-    wasted = sum(excess.values())
-    late = facts.late("long_scoreboard", "lg_throttle", "drain") * wasted / every
-    sms = facts.device.sms
-    tags = facts.number("l1_tag_requests_global") or (every - wasted) / 4 + wasted  # a sector alone is a line looked up
-    cost = max(
-        facts.relief("l1", max(wasted / 4, tags - (every - wasted) / 4) / sms, tags / sms),
-        facts.relief("l2", wasted * SECTOR / L2_BYTES_PER_SM_PER_CLOCK / sms),
-        facts.relief("shared", scattered_copies(facts) / sms),
-        late,
-    )
+    cost = price(facts, sides)
     evidence = (
         Evidence(metric=f"sectors of global {side}", value=sectors, threshold=ideal, why="so many do the bytes fill"),
         facts.evidence("gld_sectors_per_request" if side == "loads" else "gst_sectors_per_request"),
@@ -44,6 +37,38 @@ def judge(facts: Facts) -> Finding | None:
     )
     step = "let neighbouring lanes take neighbouring 16-byte pieces of a row: dgw show cuda/tiled --source"
     return found(RECIPE.name, verdict, cost, evidence, step)
+
+
+Sides = Mapping[str, tuple[float, float]]
+
+
+def wasted_by_side(sides: Sides) -> dict[str, float]:
+    """Sectors beyond those needed, of the sides that have many of them."""
+    return {side: sectors - ideal for side, (sectors, ideal) in sides.items() if sectors > LEAST_FACTOR * ideal > 0}
+
+
+def price(facts: Facts, sides: Sides) -> float:
+    """What L1, L2 and, for cp.async, shared memory lose with these sectors, or the part of the waiting that is theirs.
+
+    Where the banks have little to do, warps that wait for shared memory stand behind global accesses in one queue.
+    """
+    sms, every = facts.device.sms, sum(total for total, _ in sides.values())
+    wasted = sum(wasted_by_side(sides).values())
+    tags = facts.number("l1_tag_requests_global") or (every - wasted) / 4 + wasted  # a sector alone is a line looked up
+    less = {
+        "l1": max(wasted / 4, tags - (every - wasted) / 4) / sms,
+        "l2": wasted * SECTOR / L2_BYTES_PER_SM_PER_CLOCK / sms,
+        "shared": scattered_copies(facts) / sms,
+    }
+    queue = ("short_scoreboard", "mio_throttle") if facts.share("shared") < IDLE_BANKS else ()
+    waiting = facts.late("long_scoreboard", "lg_throttle", "drain", "barrier", *queue)
+    return max(facts.relief(less, {"l1": tags / sms}), waiting * wasted / every)
+
+
+def wasted_share(facts: Facts) -> float:
+    """Share of the sectors of global loads that are beyond those needed."""
+    sectors, ideal = loads(facts)
+    return 1 - ideal / sectors if sectors > LEAST_FACTOR * ideal > 0 else 0.0
 
 
 def scattered_copies(facts: Facts) -> float:

@@ -137,7 +137,9 @@ PLANTED: Mapping[str, Plant] = {
         "not-overlapped", "waits for each tile when it asks for it", {"WAIT_AT_ONCE": 1}, config=SQUARE, good="square"
     ),
     "many-barriers": _tensor("barrier-bound", "a barrier after every fourth mma", {"MANY_BARRIERS": 1}, emulated=True),
-    "slow-gelu": _tensor("epilogue-bound", "erf by a series", {"GELU_BY_SERIES": 1}, FUSED, epilogue=True),
+    "slow-gelu": _tensor(
+        "epilogue-bound", "erf by a series", {"GELU_BY_SERIES": 1}, FUSED, epilogue=True, good="fused"
+    ),
     "scattered": _tensor(
         "l2-locality", "no two blocks at one k at a time", {"OWN_FIRST_K": 1}, "4096x4096x16384"
     ),
@@ -150,7 +152,7 @@ PLANTED: Mapping[str, Plant] = {
     ),
     "fma-f16": _stage("double-buffered", "no-tensor-cores", "tensor", "FMA units instead", emulated=True, small_k=64),
     "passes": _tensor(
-        "unfused-epilogue", "bias and GELU in passes", shape=FUSED, passes=True, epilogue=True
+        "unfused-epilogue", "bias and GELU in passes", shape=FUSED, passes=True, epilogue=True, good="fused"
     ),
     "row-in-tiles": _stage(
         "tensor-core", "wrong-path-for-m1", "gemv", "tiles of 128 rows for one", shape=ONE_ROW, layout="nt",
