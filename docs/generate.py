@@ -2,8 +2,8 @@
 
 A table stands between `<!-- generated: TOPIC PART [SHAPE] -->` and `<!-- end -->`. PART is `shows` (each claim, its
 value and whether it holds), `run` (the card of the timed cases of a shape), `ladder` (the same cases, a row for each
-stage) or `rows` (the table that the evidence keeps beside its run; values are counted where there are several). No
-number in between is typed by hand.
+stage), `rows` (the table that the evidence keeps beside its run; values are counted where there are several) or
+`transcript` (what a walk printed). No number in between is typed by hand.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from dgw.reports.tables import Block, build
 from dgw.reports.units import UNIT_STYLE, show
 
 ROOT = Path(__file__).resolve().parents[1]
-MARKER = re.compile(r"(<!-- generated: (\S+) (shows|run|rows|ladder)(?: (\S+))? -->\n).*?(<!-- end -->)", re.DOTALL)
+MARKER = re.compile(
+    r"(<!-- generated: (\S+) (shows|run|rows|ladder|transcript)(?: (\S+))? -->\n).*?(<!-- end -->)", re.DOTALL
+)
 
 
 def documents(root: Path = ROOT) -> list[Path]:
@@ -48,7 +50,7 @@ def _part(evidence: Path, links: str, topic: str, part: str, shape: str | None) 
     if part in CARDS:
         body = _run(content, shape, CARDS[part])
     else:
-        body = {"shows": _shows, "rows": _rows}[part](content)
+        body = {"shows": _shows, "rows": _rows, "transcript": _transcript}[part](content)
     return f"{body}\n\n{_measured(content['measured'], f'{links}/{topic}.json')}{_other_days(content)}\n"
 
 
@@ -65,6 +67,12 @@ def _shows(content: dict[str, Any]) -> str:
         value, bar = (_text(row.get(name), style) for name in ("value", "bar"))
         rows.append((str(row["claim"]), value, bar, "yes" if row["holds"] else "**no**"))
     return table(("claim", "measured", "bar", "holds"), rows)
+
+
+def _transcript(content: dict[str, Any]) -> str:
+    """What a walk printed, step by step, as its part of the evidence keeps it."""
+    said = [part["transcript"] for part in content.get("parts", {}).values() if part.get("transcript")]
+    return "\n\n".join(f"```text\n{text.strip()}\n```" for text in said) or "No walk was measured yet."
 
 
 def _text(value: Any, style: str) -> str:
