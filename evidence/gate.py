@@ -27,7 +27,7 @@ from dgw.workbench.store.gates import kept
 
 sys.path.insert(0, str(ROOT))
 
-from tests.planted.gate import SLOWDOWNS, Slowdown, write
+from tests.slowdowns import SLOWDOWNS, Slowdown, write
 
 GATES = 10
 RESAMPLES = 2000

@@ -13,7 +13,7 @@ from dgw.toolchain.devices import device
 from dgw.workbench.collectors.emulator import Emulation, emulate
 from dgw.workbench.gate.counting import changes
 from dgw.workbench.prepare import Prepared, prepare
-from tests.planted.gate import SLOWDOWNS, side, write
+from tests.slowdowns import SLOWDOWNS, side, write
 
 H200 = device("h200")
 

@@ -12,7 +12,7 @@ from dgw.model import Variant
 from tests.bottlenecks.declaring import tensor
 from tests.bottlenecks.plants import declare
 
-LINE = "from tests.planted.gate import side\n\nVARIANT = side({name!r}, {which!r})\n"
+LINE = "from tests.slowdowns import side\n\nVARIANT = side({name!r}, {which!r})\n"
 
 
 @dataclass(frozen=True)
