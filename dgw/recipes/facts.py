@@ -304,6 +304,11 @@ class Facts:
                 return f" at {best[1]}"
         return ""
 
+    @property
+    def map_command(self) -> str:
+        """The command that tries other tiles of this kernel on this problem."""
+        return f"dgw heatmap --variant {self.case.variant} --shape {self.problem.shape}"
+
     def command(self, metrics: Sequence[str] = (), variant: str = "") -> str:
         """The command that measures this case again: with these metrics or by another variant."""
         return retyping.profile(self.case, metrics, variant)

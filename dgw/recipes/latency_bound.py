@@ -29,7 +29,7 @@ def judge(facts: Facts) -> Finding | None:
         "nothing to do "
         f"while each block goes through {facts.problem.k} k alone"
     )
-    step = "smaller tiles, or parts of k for several blocks (split-K): dgw heatmap --shape " + facts.problem.shape
+    step = "smaller tiles, or parts of k for several blocks (split-K): " + facts.map_command
     return found(RECIPE.name, verdict, cost, evidence, step)
 
 

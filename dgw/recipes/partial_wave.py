@@ -28,9 +28,7 @@ def judge(facts: Facts) -> Finding | None:
         f"partial wave: {work:.0f} tiles on {sms} SMs are {mean:.2f} for each, but the busiest has {ceil(mean)}; "
         f"{lost:.0%} of the SM time waits for the last wave"
     )
-    step = (
-        "another tile size, or persistent blocks that share the last tiles: dgw heatmap --shape " + facts.problem.shape
-    )
+    step = "another tile size, or persistent blocks that share the last tiles: " + facts.map_command
     return found(RECIPE.name, verdict, cost, evidence, step)
 
 
