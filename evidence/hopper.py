@@ -1,4 +1,4 @@
-"""The Hopper family on a GPU: speed and counters beside cuBLAS, model shapes, the selector, the epilogue, each choice."""
+"""The Hopper family on a GPU: speed and counters beside cuBLAS, model shapes, selector, epilogue, each choice."""
 
 from __future__ import annotations
 

@@ -26,6 +26,7 @@ from dgw.model import Record, Run
 
 ROOT = Path(__file__).resolve().parents[1]
 RELATIONS: dict[str, Callable[[float, float], bool]] = {
+    "<": lambda value, bar: value < bar,
     "<=": lambda value, bar: value <= bar,
     ">=": lambda value, bar: value >= bar,
     "==": lambda value, bar: value == bar,

@@ -65,7 +65,7 @@ class Variant:
     headers. `warns` says what to know of a case that is not refused; it becomes a flag of the record. `architectures`
     lists the oldest architecture of each line that it runs on, such as ("sm_80",) for "sm_80 and newer" or ("sm_90a",)
     for exactly Hopper. `needs` names Python modules that `bind` imports or that compile the sources of `plan`.
-    `choose` picks a config for a problem that keeps the tunables given, and says why; without it the defaults are taken.
+    `choose` picks a config for a problem that keeps the tunables given, and says why; without it the defaults hold.
     `roundings` is how often code that works in several steps rounds an intermediate result to A's type: the check then
     allows as much more.
     """

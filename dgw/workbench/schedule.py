@@ -11,7 +11,7 @@ from dgw.model import Case, Outcome
 from dgw.workbench.children import End
 from dgw.workbench.protocol import Begin, Done, Group, Lane, Member, Message
 
-MOST_IN_GROUP = 6  # jobs that are timed interleaved; the results of a group become durable together
+MOST_IN_GROUP = 10  # jobs that are timed interleaved, a whole ladder; the results of a group become durable together
 MOST_CHECKED = 64  # jobs that share inputs and a reference and are only checked, one after another
 _PATIENCE = 2  # children that end before they begin a case, before that is the case's own fault
 

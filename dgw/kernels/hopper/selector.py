@@ -23,20 +23,20 @@ from dgw.model import Config, Device, Problem, Tunable
 F64 = npt.NDArray[np.float64]
 
 CLOCK = 1.70e9  # Hz, of the fit
-START = 3.14e-6  # s: launch, barriers, the first tile from DRAM
-TILE = 0.77e-6  # s a tile of D: the pipeline drains and fills
-STORE = 0.056  # cycles an element of a tile: finishing and storing
-EXCHANGE = 1.6e-6  # s: two meetings of a cluster
-EXCHANGED = 0.15  # cycles an element of a tile that is exchanged
-SM_BYTES = 94.0  # B a cycle an SM takes from L2
-L2_BYTES = 13.9e12  # B/s that all SMs take from L2
-DRAM_BYTES = 4.37e12  # B/s
-SM_DRAM_BYTES = 43.0  # B a cycle of what an SM takes that comes from DRAM
-LATENCY = 1.06e-6  # s from asking for a tile to having it
-SLOWDOWN = 1.15  # of the tensor cores, against their rate
-ONE_GROUP = 1.14  # where a single warpgroup multiplies
-CLUSTERED = 1.05  # where CTAs share tiles and so wait for each other
-CLUSTER_START = 0.64e-6  # s
+START = 2.12e-6  # s: launch, barriers, the first tile from DRAM
+TILE = 1.65e-6  # s a tile of D: the pipeline drains and fills
+STORE = 0.0784  # cycles an element of a tile: finishing and storing
+EXCHANGE = 0.13e-6  # s: two meetings of a cluster
+EXCHANGED = 0.293  # cycles an element of a tile that is exchanged
+SM_BYTES = 71.2  # B a cycle an SM takes from L2
+L2_BYTES = 13.2e12  # B/s that all SMs take from L2
+DRAM_BYTES = 3.66e12  # B/s
+SM_DRAM_BYTES = 44.5  # B a cycle of what an SM takes that comes from DRAM
+LATENCY = 1.08e-6  # s from asking for a tile to having it
+SLOWDOWN = 1.03  # of the tensor cores, against their rate
+ONE_GROUP = 55.0  # cycles a k tile of a single warpgroup, in which no other multiplies
+CLUSTERED = 1.18  # where CTAs share tiles and so wait for each other
+CLUSTER_START = 0.51e-6  # s
 GROUP_ROWS = 2048  # of D that CTAs take together
 
 
@@ -109,11 +109,12 @@ def estimate(problem: Problem, configs: tuple[Config, ...], device: Device) -> F
     tiles_k = np.ceil(ceil_div(problem.k, tiling.DEPTH) / split)
 
     products = bm / 64 * 4 * np.maximum(bn / 2, 16 + bn / 4) * SLOWDOWN / CLOCK
+    products = products + np.where(bm == 64, ONE_GROUP / CLOCK, 0.0)
     taken = bytes_a / cluster_n + bytes_b / cluster_m
     from_l2 = np.maximum(taken / SM_BYTES / CLOCK, taken * np.minimum(ctas, slots) / L2_BYTES)
     from_dram = bytes_b / np.minimum(rows, 4) / SM_DRAM_BYTES / CLOCK
     step = np.maximum.reduce([products, from_l2, from_dram, LATENCY / stages])
-    step = step * np.where(shared > 1, CLUSTERED, 1.0) * np.where(bm == 64, ONE_GROUP, 1.0)
+    step = step * np.where(shared > 1, CLUSTERED, 1.0)
     exchange = np.where(split > 1, EXCHANGE + bm * bn * EXCHANGED / CLOCK * (split - 1) / split, 0.0)
     tile = tiles_k * step + TILE + bm * bn * STORE / CLOCK + exchange
     least = problem.compulsory_bytes / DRAM_BYTES
@@ -122,14 +123,19 @@ def estimate(problem: Problem, configs: tuple[Config, ...], device: Device) -> F
     return found
 
 
-def choose(problem: Problem, pinned: Config, device: Device) -> Choice | None:
-    """The config with the least estimate among those that keep what is `pinned`; None where nothing fits."""
-    candidates = _candidates(
+def candidates(problem: Problem, pinned: Config, device: Device) -> tuple[Config, ...]:
+    """The space of the selector for `problem`: configs that keep what is `pinned` and fit `device`."""
+    found = _candidates(
         k_major(problem, "a"), k_major(problem, "b"), tiling.map_output(problem), device.shared_per_block,
         tuple(sorted(pinned.items())),
     )  # fmt: skip
     tiles_k = ceil_div(problem.k, tiling.DEPTH)
-    possible = tuple(config for config in candidates if int(config["SPLIT"]) <= tiles_k)
+    return tuple(config for config in found if int(config["SPLIT"]) <= tiles_k)
+
+
+def choose(problem: Problem, pinned: Config, device: Device) -> Choice | None:
+    """The candidate with the least estimate; None where nothing fits."""
+    possible = candidates(problem, pinned, device)
     if not possible:
         return None
     seconds = estimate(problem, possible, device)
