@@ -120,7 +120,7 @@ def fused(topic: Topic, shape: str, bar: float) -> dict[str, Any]:
     """One kernel against the sequence of torch operations and against torch.compile, with the bytes of each."""
     done = topic.dgw(
         "compare", "--variant", "cuda/fused-epilogue", "--shape", shape, *FUSED, "--against", "unfused,torch-compile",
-        "--counters", "quick", "--json", limit_s=240,
+        "--counters", "quick,conflict_ratio_ld", "--json", limit_s=240,
     )  # fmt: skip
     run, what = done.run, f"bias + GELU + per-row s8 at {shape}: fused"
     own = at(run, shape, "cuda/fused-epilogue")
