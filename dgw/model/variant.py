@@ -66,6 +66,7 @@ class Variant:
     lists the oldest architecture of each line that it runs on, such as ("sm_80",) for "sm_80 and newer" or ("sm_90a",)
     for exactly Hopper. `needs` names Python modules that `bind` imports or that compile the sources of `plan`.
     `choose` picks a config for a problem that keeps the tunables given, and says why; without it the defaults hold.
+    `pipelined` says that a remark of ptxas about serialised wgmma (C75xx) is an error of the build.
     `roundings` is how often code that works in several steps rounds an intermediate result to A's type: the check then
     allows as much more.
     """
@@ -88,6 +89,7 @@ class Variant:
     needs: tuple[str, ...] = ()
     notes: str = ""
     roundings: int = 0
+    pipelined: bool = False
     synchronises: Literal["barrier", "mbarrier", "unknown"] = "barrier"
     declaration: Path = field(default=Path(), compare=False)
 

@@ -72,6 +72,8 @@ def prepare(
         recent = cache if isinstance(cache, Recent) else Recent(cache)
         sources = dict.fromkeys(launch.source for launch in plan.launches)
         builds = {source: recent.build(source, variant.root, variant.includes, device.arch) for source in sources}
+        if variant.pipelined and (remarks := static.remarks(builds.values())):
+            return stopped("compile-failed", "; ".join(remarks), plan)
         plan = complete(plan, builds)
         if reason := too_large(plan, device):
             return stopped("refused", reason, plan)

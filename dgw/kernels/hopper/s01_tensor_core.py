@@ -30,6 +30,7 @@ VARIANT = Variant(
     refuses=refuses,
     plan=plan,
     synchronises="mbarrier",
+    pipelined=True,
     claims=(Claim(metric="tensor_pipe_util", relation="above", value=0.0, why="wgmma runs on the tensor pipe"),),
     notes=(
         "Operands whose rows are not 16 bytes apart, or that do not begin at a multiple of 16 bytes, are copied first: "

@@ -29,6 +29,7 @@ VARIANT = Variant(
     refuses=refuses,
     plan=plan,
     synchronises="mbarrier",
+    pipelined=True,
     claims=(
         Claim(
             metric="tensor_pipe_util",

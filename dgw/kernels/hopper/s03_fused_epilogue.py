@@ -30,6 +30,7 @@ VARIANT = Variant(
     refuses=refuses,
     plan=plan,
     synchronises="mbarrier",
+    pipelined=True,
     claims=(
         Claim(metric="tensor_pipe_util", relation="above", value=0.0, why="the main loop is that of warp-specialised"),
         Claim(

@@ -73,6 +73,7 @@ VARIANT = Variant(
     plan=plan,
     choose=choose,
     synchronises="mbarrier",
+    pipelined=True,
     claims=(
         Claim(
             metric="tensor_pipe_util",

@@ -1,0 +1,162 @@
+"""The Hopper family: every stage compiles to a pipeline that nothing holds up, and the selector's choices can run."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dgw.kernels.hopper import alignment, selector, tiling
+from dgw.kernels.loader import load
+from dgw.model import Config, Epilogue, Operand, Problem, TensorMap, Variant, Workspace, gemm
+from dgw.toolchain.build import build
+from dgw.toolchain.cache import CompileCache
+from dgw.toolchain.devices import device
+
+H200 = device("h200")
+STAGES = [variant for variant in load().values() if variant.family == "hopper"]
+PERSISTENT = load()["hopper/persistent"]
+LARGE = 4096
+TILES: tuple[Config, ...] = (
+    {"BM": 64, "BN": 128}, {"BM": 256, "BN": 128}, {"BM": 192, "BN": 192, "STAGES": 3, "CLUSTER_M": 1}, {"BN": 80},
+    {"CLUSTER_M": 2, "CLUSTER_N": 2}, {"SPLIT": 2, "CLUSTER_M": 1}, {"BM": 256, "BN": 128, "SPLIT": 4, "CLUSTER_M": 1},
+    {"SETMAXNREG": 0},
+)  # fmt: skip
+
+
+def compiles(variant: Variant, problem: Problem, config: Config, cache: CompileCache) -> None:
+    """Every launch of the plan: no spills, no stack, and no C75xx, by which ptxas says that it serialised wgmma."""
+    assert variant.plan is not None
+    assert variant.refuses(problem, config, H200) is None
+    for launch in variant.plan(problem, config, H200).launches:
+        made = build(launch.source, variant.root, variant.includes, H200.arch, cache)
+        used = made.resources(launch.entry)
+        assert (used.spill_store_bytes, used.spill_load_bytes, used.local_bytes) == (0, 0, 0)
+        assert made.coded_remarks == ()
+
+
+def chosen(variant: Variant, problem: Problem, **pinned: int) -> Config:
+    return variant.config_for(problem, H200, dict(pinned))
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("variant", STAGES, ids=lambda v: v.id)
+def test_every_stage_multiplies_without_a_pause_in_every_layout(
+    variant: Variant, layout: str, cache: CompileCache
+) -> None:
+    problem = gemm(LARGE, LARGE, LARGE, layout=layout)
+    compiles(variant, problem, chosen(variant, problem), cache)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "out", "n"), [("bf16", "f32", 4096), ("f16", "bf16", 4095), ("bf16", "s8", 4096), ("f16", "e4m3", 4096)]
+)
+def test_the_last_stage_stores_every_type(dtype: str, out: str, n: int, cache: CompileCache) -> None:
+    epilogue = Epilogue(activation="gelu", quantise="row" if out in ("s8", "e4m3") else "none")
+    problem = gemm(LARGE, n, LARGE, dtype, "nt", out, bias=Operand(dtype=dtype), epilogue=epilogue)
+    compiles(PERSISTENT, problem, chosen(PERSISTENT, problem), cache)
+
+
+@pytest.mark.parametrize("config", TILES, ids=lambda c: ",".join(f"{k}={v}" for k, v in c.items()))
+def test_every_kind_of_tile_fits_the_registers(config: Config, cache: CompileCache) -> None:
+    problem = gemm(1024, 1024, LARGE, layout="nt")
+    compiles(PERSISTENT, problem, {**PERSISTENT.defaults(), "CLUSTER_M": 1, **config}, cache)
+
+
+sizes = st.integers(1, 20000)
+
+
+@given(sizes, sizes, sizes, st.sampled_from(["nn", "nt", "tn", "tt"]), st.sampled_from(["f16", "f32"]))
+def test_the_selector_takes_nothing_that_the_kernel_refuses(m: int, n: int, k: int, layout: str, out: str) -> None:
+    problem = gemm(m, n, k, layout=layout, out=out)
+    assert PERSISTENT.refuses(problem, chosen(PERSISTENT, problem), H200) is None
+    found = selector.choose(problem, {}, H200)
+    assert found is not None
+    assert found.seconds == min(selector.estimate(problem, selector.candidates(problem, {}, H200), H200))
+    assert found.seconds >= problem.flops / H200_RATE
+    assert all(found.reasons)
+
+
+H200_RATE = 2 * 1024 * 132 * 1.98e9 * 2  # FLOP/s: twice what the tensor cores of all SMs do at the highest clock
+
+
+@given(st.sampled_from([64, 128, 256]), st.sampled_from([32, 64, 128]), st.sampled_from([1, 2]))
+def test_what_the_user_pins_is_kept(bm: int, bn: int, split: int) -> None:
+    config = chosen(PERSISTENT, gemm(512, 4096, 4096, layout="nt"), BM=bm, BN=bn, SPLIT=split)
+    assert (config["BM"], config["BN"], config["SPLIT"]) == (bm, bn, split)
+    assert set(config) == set(PERSISTENT.defaults())
+
+
+def test_where_there_are_fewer_tiles_than_sms_k_is_split() -> None:
+    assert int(chosen(PERSISTENT, gemm(128, 256, 8192, layout="nt"))["SPLIT"]) > 1
+    assert chosen(PERSISTENT, gemm(8192, 8192, 8192, layout="nt"))["SPLIT"] == 1
+
+
+def test_clusters_of_four_leave_sms_without_work() -> None:
+    assert [selector.resident(H200, size) for size in (1, 2, 4, 8)] == [132, 132, 112, 112]
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ({"BM": 96}, "a warpgroup multiplies 64 rows"),
+        ({"BN": 264}, "multiple of 16 from 16 to 256"),
+        ({"BM": 256, "BN": 256}, "sums a thread"),
+        ({"STAGES": 1}, "leaves no tile to copy into"),
+        ({"STAGES": 8}, "STAGES=4 fits"),
+        ({"SPLIT": 2, "CLUSTER_M": 2}, "not both"),
+        ({"SPLIT": 8, "BN": 64, "CLUSTER_M": 1}, "equal parts"),
+        ({"CLUSTER_M": 2, "BN": 64, "layout": "nn"}, "2 CTAs cannot load equal parts"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_the_reason(config: dict[str, int | str], why: str) -> None:
+    layout = str(config.pop("layout", "nt"))
+    refused = PERSISTENT.refuses(gemm(LARGE, LARGE, LARGE, layout=layout), {**PERSISTENT.defaults(), **config}, H200)
+    assert refused is not None
+    assert why in refused
+
+
+def test_a_short_k_is_not_split() -> None:
+    config = {**PERSISTENT.defaults(), "SPLIT": 4, "CLUSTER_M": 1}
+    assert "k = 100" in str(PERSISTENT.refuses(gemm(64, 64, 100), config, H200))
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "copied"),
+    [(256, 256, ()), (255, 256, ("b",)), (256, 250, ("a",)), (255, 3, ("a", "b")), (255, 1, ("a",))],
+)
+def test_operands_that_the_copy_engine_cannot_step_through_are_copied_first(
+    n: int, k: int, copied: tuple[str, ...]
+) -> None:
+    problem = gemm(64, n, k)
+    assert alignment.copied(problem) == copied
+    plan = PERSISTENT.plan(problem, chosen(PERSISTENT, problem), H200)  # type: ignore[misc]
+    assert plan.kernels == len(plan.launches)
+    maps = [argument for argument in plan.launches[-1].arguments if isinstance(argument, TensorMap)]
+    read = {box.operand: box for box in maps if box.operand in ("a", "b")}
+    for name in ("a", "b"):
+        assert bool(read[name].workspace) == (name in copied)
+    names = {
+        argument.name for launch in plan.launches for argument in launch.arguments if isinstance(argument, Workspace)
+    }
+    assert names == set(plan.workspaces)
+
+
+def test_what_is_stored_through_the_copy_engine_is_whole_sixteen_bytes() -> None:
+    assert tiling.map_output(gemm(64, 64, 64))
+    assert not tiling.map_output(gemm(64, 63, 64))
+    assert not tiling.map_output(gemm(1, 1, 1))
+    assert not tiling.map_output(gemm(64, 60, 64, out="f16"))
+    assert tiling.map_output(gemm(64, 60, 64, out="f32"))
+
+
+def test_the_clusters_of_the_grid_are_whole() -> None:
+    for config, (m, n) in itertools.product(TILES, [(4096, 4096), (130, 70), (1, 1)]):
+        problem = gemm(m, n, 512, layout="nt")
+        full = {**PERSISTENT.defaults(), "CLUSTER_M": 1, **config}
+        plan = PERSISTENT.plan(problem, full, H200)  # type: ignore[misc]
+        launch = plan.launches[-1]
+        assert launch.grid[0] % launch.cluster[0] == 0
+        assert launch.cluster[0] == tiling.Tiling.of(problem, full, True).cluster
