@@ -1,0 +1,160 @@
+"""The Hopper family is right: ragged and random problems, repeats bit for bit, memcheck, and no cliff off alignment."""
+
+from __future__ import annotations
+
+import random
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from parts import Part, measure
+from topic import Topic, outcomes, thin
+
+from dgw.kernels.loader import load
+from dgw.model import Record, Run, gemm
+from dgw.toolchain.build import build
+from dgw.toolchain.devices import device
+
+LAYOUTS = ("nn", "nt", "tn", "tt")
+BATCHES, IN_BATCH, LARGEST = 40, 250, 1500
+TILES = (
+    "BM=128,BN=256,CLUSTER_M=1", "BM=128,BN=128,STAGES=6,CLUSTER_M=1,CLUSTER_N=2", "BM=64,BN=64,STAGES=8,CLUSTER_M=1",
+    "BM=256,BN=128,CLUSTER_M=1", "BM=128,BN=80,CLUSTER_M=1",
+)  # fmt: skip
+EPILOGUES = (
+    (), ("--bias",), ("--bias", "--activation", "gelu-tanh"), ("--bias", "--activation", "relu", "--residual"),
+    ("--beta", "0.5", "--alpha", "1.25"), ("--activation", "silu", "--out", "f32"),
+    ("--bias", "--activation", "gelu", "--quantise", "row", "--out", "s8"),
+)  # fmt: skip
+REPEATED, REPEATS = (4096, 4000, 1024), 1000
+ALIGNED = ((1000, 1001), (2048, 2047), (4096, 4095))
+
+
+def sample(run: Run) -> Run:
+    """The run with one record, which says where it was measured."""
+    return thin(msgspec.structs.replace(run, records=tuple(r for r in run.records if r.outcome == "ok")[:1]))
+
+
+def passed(topic: Topic, what: str, records: list[Record], least: int) -> list[str]:
+    """Rows for the cases that ran and that passed; what failed, in words."""
+    count = outcomes(records)
+    asked = len(records) - count.get("refused", 0)
+    topic.show(f"{what}: cases that ran", asked, "", ">=", least)
+    topic.show(f"{what}: cases that passed", count.get("ok", 0), "", "==", asked)
+    failed = [record for record in records if record.outcome not in ("ok", "refused")]
+    return [f"{r.case.variant} {r.case.problem.shape} {r.case.problem.layout}: {r.reason}"[:300] for r in failed[:20]]
+
+
+def ragged(topic: Topic, dtype: str) -> dict[str, Any]:
+    """The ragged suite for every stage and layout of one type."""
+    run = topic.dgw(
+        "check", "--family", "hopper", "--suite", "ragged", "--dtype", dtype, "--layout", ",".join(LAYOUTS),
+        "--no-store", "--json", limit_s=300,
+    ).run  # fmt: skip
+    failed = passed(topic, f"ragged suite, {dtype}, four layouts, 4 stages", list(run.records), 3600)
+    return {"sample": sample(run), "failed": failed}
+
+
+def chance(topic: Topic) -> dict[str, Any]:
+    """Random sizes, layouts, types, leading dimensions, tiles and epilogues, from a fixed seed."""
+    rng = random.Random(20)
+    records: list[Record] = []
+    run = None
+    for batch in range(BATCHES):
+        file = Path(topic.folder) / f"random-{batch}.csv"
+        rows = [
+            ",".join(
+                (*(str(rng.randint(1, LARGEST)) for _ in range(3)), rng.choice(("f16", "bf16")), rng.choice(LAYOUTS))
+            )
+            for _ in range(IN_BATCH)
+        ]
+        file.write_text("m,n,k,dtype,layout\n" + "\n".join(rows) + "\n")
+        widths = [part for name in ("--lda", "--ldb", "--ldd") for part in (name, str(LARGEST + rng.randint(0, 64)))]
+        run = topic.dgw(
+            "check", "--variant", "hopper/persistent", "--shapes", str(file), "--config", rng.choice(TILES), *widths,
+            *EPILOGUES[batch % len(EPILOGUES)], "--no-store", "--json",
+        ).run  # fmt: skip
+        records += run.records
+    assert run is not None
+    failed = passed(topic, "random problems of 1..1500, types, layouts, strides, tiles, epilogues", records, 10000)
+    return {"sample": sample(run), "failed": failed}
+
+
+def repeats(topic: Topic) -> dict[str, Any]:
+    """The persistent kernel again and again on the same operands: the bits of D."""
+    from dgw.workbench import prepare
+    from dgw.workbench.device.arena import Arena
+    from dgw.workbench.device.context import Gpu
+    from dgw.workbench.device.driver import Driver
+    from dgw.workbench.device.inputs import Inputs
+    from dgw.workbench.device.launch import Kernels, Workspaces, bind_plan
+
+    target, variant, problem = device("h200"), load()["hopper/persistent"], gemm(*REPEATED, layout="nt")
+    assert variant.plan is not None
+    plan = variant.plan(problem, variant.config_for(problem, target), target)
+    files = []
+    for number, launch in enumerate(plan.launches):
+        files.append(topic.folder / f"repeated-{number}.cubin")
+        files[-1].write_bytes(build(launch.source, variant.root, variant.includes, target.arch).cubin)
+    code = {}
+    for name, cubin in prepare.device_code(target.arch, None).items():
+        code[name] = str(topic.folder / f"{name}.cubin")
+        Path(code[name]).write_bytes(cubin)
+    gpu = Gpu(Driver())
+    kernels = Kernels(gpu)
+    arena = Arena(gpu, kernels, Inputs(gpu, kernels, code["fill"]), code, problem)
+    buffers = arena.sets[0]
+    launch_all = bind_plan(
+        gpu, kernels, problem, plan, list(map(str, files)), buffers, Workspaces(gpu, plan.workspaces)
+    )
+    seen = set()
+    for _ in range(REPEATS):
+        buffers.poison("d")
+        launch_all()
+        gpu.synchronise()
+        seen.add(sha256(gpu.download(buffers.address("d"), problem.m * problem.n * 2).tobytes()).hexdigest())
+    tiles = -(-problem.m // int(plan.tile[0])) * -(-problem.n // int(plan.tile[1])) if plan.tile else 0
+    topic.show("persistent repeated: tiles of D over CTAs", tiles / plan.launches[-1].grid[0], "ratio", ">", 1.0)
+    topic.show(f"persistent repeated {REPEATS} times: different results", len(seen), "", "==", 1)
+    return {"shape": problem.shape, "grid": plan.launches[-1].grid}
+
+
+def memcheck(topic: Topic) -> dict[str, Any]:
+    """memcheck on every stage, on shapes with edges."""
+    done = topic.dgw(
+        "check", "--family", "hopper", "--shape", "127x255x96,256x512x128", "--layout", "nt", "--sanitize", "memcheck",
+        "--no-store", "--json",
+    )  # fmt: skip
+    run = done.run
+    clean = sum(record.outcome == "ok" and not record.defects for record in run.records)
+    topic.show("memcheck: cases of 4 stages without a finding", clean, "", "==", 8)
+    return {"run": thin(run)}
+
+
+def cliff(topic: Topic) -> dict[str, Any]:
+    """Sizes that the copy engine cannot step through against their aligned neighbours."""
+    shapes = [f"{size}x{size}x{size}" for pair in ALIGNED for size in pair]
+    run = topic.dgw(
+        "profile", "--variant", "hopper/persistent", "--against", "none", "--counters", "none", "--layout", "nt",
+        "--shape", ",".join(shapes), "--json",
+    ).run  # fmt: skip
+    times = {record.case.problem.shape: record.number("time_cold") for record in run.records}
+    for one, other in ALIGNED:
+        near, far = (times.get(f"{size}x{size}x{size}") for size in (one, other))
+        ratio = far / near if near and far else None
+        topic.show(f"persistent at {other}^3 over {one}^3: time", ratio, "ratio", "<=", 1.25)
+    return {"run": thin(run, ("time_cold", "time_hot", "tflops"))}
+
+
+PARTS: dict[str, Part] = {
+    "f16": lambda topic: ragged(topic, "f16"),
+    "bf16": lambda topic: ragged(topic, "bf16"),
+    "random": chance,
+    "repeats": repeats,
+    "memcheck": memcheck,
+    "cliff": cliff,
+}
+
+if __name__ == "__main__":
+    raise SystemExit(measure("hopper-2", PARTS))
