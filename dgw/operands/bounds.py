@@ -152,16 +152,18 @@ def relative_limit(problem: Problem, splits: int = 1, partials: str = "f32", rou
     """Limit on ||d - ref|| / ||ref|| over many elements of zero-mean data; Inf where there is none.
 
     3.0e-4 f16, 2.4e-3 bf16, 3.8e-2 e4m3 and, for f32, 1e-7 + 2e-6 sqrt(K/4096): tensor cores stay below 0.4e-6, but one
-    running sum of K rounded FMAs is at 1.1e-6. Twice the growth for tf32, whose mma adds 8 products at a time where
-    that of f16 adds 16, and so truncates twice as often (6.5e-7 was measured at K=257). In quadrature: e4m3
-    accumulation 6e-4, or 4e-5 sqrt(K) when not promoted; f16 accumulation and 16-bit partial sums their own rounding;
-    the activation's evaluation.
+    running sum of K rounded FMAs is at 1.1e-6. For tf32 twice that growth, and at least K/8 times 2^-25: its mma cuts
+    the sum off after every 8 products, always towards zero, so that the loss grows with K and not with its root
+    (measured on an H200: 6.5e-7 at K=257, 9.6e-6 at K=4096). In quadrature: e4m3 accumulation 6e-4, or 4e-5 sqrt(K)
+    when not promoted; f16 accumulation and 16-bit partial sums their own rounding; the activation's evaluation.
     """
     kind = problem.d.dtype
     if problem.data not in _ZERO_MEAN or kind not in _ROUNDING_LIMIT or problem.epilogue.quantise != "none":
         return math.inf
     parts = [_ROUNDING_LIMIT[kind], 2 * EVALUATION[problem.epilogue.activation]]
-    growth = 2e-6 * math.sqrt(problem.k / 4096) * (2 if problem.a.dtype == "tf32" else 1)
+    growth = 2e-6 * math.sqrt(problem.k / 4096)
+    if problem.a.dtype == "tf32":
+        growth = max(2 * growth, problem.k / 8 * 2.0**-25)
     parts[0] += growth if kind == "f32" else 0.0
     if "e4m3" in (problem.a.dtype, problem.b.dtype):
         parts.append(4e-5 * math.sqrt(problem.k) if problem.accumulator == "f32-fast" else 6e-4)
