@@ -21,6 +21,7 @@ COMMANDS = {
     "compare": "Variants side by side, sorted as a ladder.",
     "sweep": "Every config of a space: checked, screened, and the best raced.",
     "heatmap": "Tile sizes as a map: what is missing is swept, then drawn.",
+    "best": "The stored winner for a shape, and how far the default is from it.",
     "check": "Check results: variants x types x layouts x shapes.",
     "diagnose": "What keeps a kernel from being faster, and what to do about it.",
     "gate": "Fail when a change makes a kernel worse.",

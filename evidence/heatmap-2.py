@@ -22,7 +22,8 @@ from dgw.workbench.slots import visible
 from dgw.workbench.sweep import race
 
 SHAPE = "4096x4096x4096"
-SWEEP = ("sweep", "--variant", "cuda/tensor-core", "--shape", SHAPE, "--fix", "GROUP_M=8", "--json", "--fresh")
+SPACE = ("--fix", "GROUP_M=8,SPREAD=2")
+SWEEP = ("sweep", "--variant", "cuda/tensor-core", "--shape", SHAPE, *SPACE, "--json", "--fresh")
 KEPT = ("time_cold", "time_hot", "tflops", race.VERDICT, "ratio_to_best")
 
 

@@ -19,7 +19,7 @@ FORTY_EIGHT = ("--variant", VARIANT, "--shape", SHAPE, "--sample", "48")
 TWO_HUNDRED = ("--variant", VARIANT, "--shape", SHAPE, "--sample", "256", "--seed", "1")
 QUESTION = (
     "--variant", VARIANT, "--shape", "4096x4096x4096", "--x", "BN", "--y", "BK", "--space", "BK=16..128 BN=32..256",
-    "--fix", "GROUP_M=8",
+    "--fix", "GROUP_M=8,SPREAD=2",
 )  # fmt: skip
 MAPPED = ("conflicts", "registers", "bound")
 SMALL = (

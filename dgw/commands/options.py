@@ -97,6 +97,10 @@ NoTime = Annotated[bool, Option("--no-time", help="Check and count, but do not t
 VerifyTime = Annotated[
     bool, Option("--verify-time", help="Also the durations that CUPTI records of the same replays (needs torch).")
 ]
+Tuned = Annotated[
+    str,
+    Option("--tuned", metavar="FILE|none", help="Tuned configs by dgw best. [default: .dgw/tuned.json, if there]"),
+]
 NoStore = Annotated[bool, Option("--no-store", help="Keep nothing.")]
 
 

@@ -28,6 +28,7 @@ def profile(
     timeline: options.Timeline = False,
     verify_time: options.VerifyTime = False,
     no_time: options.NoTime = False,
+    tuned: options.Tuned = "",
 ) -> None:
     """Measure variants on shapes: time, counters and static facts in one table.
 
@@ -44,6 +45,7 @@ def profile(
         timeline=timeline,
         verify_time=verify_time,
         no_time=no_time,
+        tuned=tuned,
     )
 
 
@@ -58,17 +60,20 @@ def measure(
     timeline: bool = False,
     verify_time: bool = False,
     no_time: bool = False,
+    tuned: str = "none",
     explain: Callable[[Session], tuple[Finding, ...]] | None = None,
     listings: Callable[[Session], str] | None = None,
 ) -> None:
     """What `profile` and `compare` share: everything, given the names.
 
-    `explain` draws conclusions from the finished records, `listings` adds text below them.
+    Tuned configs are taken from the file `tuned`, where it is not `none`. `explain` draws conclusions from the finished
+    records, `listings` adds text below them.
     """
     from dgw.commands import lanes, request
     from dgw.commands.console import progress
     from dgw.commands.ending import finish
     from dgw.commands.session import Session, execute, machine
+    from dgw.commands.tuning import tuned_cases
     from dgw.workbench.metrics import resolve
 
     command = f"dgw {ctx.info_name} {' '.join(f'--variant {name}' for name in names)}".strip()
@@ -80,6 +85,7 @@ def measure(
     beside = request.baselines(against, variants, where)
     configs = request.configs(ask.config)
     cases = [case for problem in problems for case in request.cases(problem, wanted, configs, where.device)]
+    cases = tuned_cases(cases, variants, where, tuned, bool(ask.config))
     cases += [case for problem in problems for case in request.cases(problem, beside, [{}])]
     cases = list({case.key: case for case in cases}.values())
     passes = (*(lanes.timeline(where) if timeline else ()), *(lanes.lines(where) if by_line else ()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +12,7 @@ import typer
 from dgw.commands import options
 from dgw.commands.options import Ask, split
 from dgw.errors import UsageError
-from dgw.model import Problem, Variant
+from dgw.model import Case, Config, Problem, Variant
 
 if TYPE_CHECKING:
     from dgw.commands.session import Machine, Session
@@ -120,9 +120,9 @@ def wish_of(
     """What the sweep is to do. Nothing is timed beside unless it is named: it would double the time of each case."""
     from dgw.commands import request
     from dgw.commands.sweeping import Wish
-    from dgw.model import Case
     from dgw.workbench import slots
 
+    device = session.machine.device
     if session.machine.engine == "gpu":
         slots.chosen(slots.visible(), split(gpus))  # a name that is none is said before anything is compiled
     if count not in ("finalists", "all"):
@@ -131,7 +131,9 @@ def wish_of(
     if len(beside) > 1:
         raise UsageError("a sweep compares with one baseline", f"--against {beside[0].name}")
     compared = {
-        one.problem: Case(problem=one.problem, variant=v.id, version=v.version, config=v.defaults())
+        one.problem: Case(
+            problem=one.problem, variant=v.id, version=v.version, config=v.config_for(one.problem, device)
+        )
         for one in fields
         for v in beside
     }
@@ -148,9 +150,19 @@ def _finish(session: Session, fields: Sequence[Field], top: int) -> None:
     if session.ask.json:
         say(json.render(session.run, ()))
     elif session.records:
-        defaults = {name: variant.defaults() for name, variant in session.variants.items()}
-        say(render(rankings(session.records, defaults), top, width(), colour()))
+        say(render(rankings(session.records, defaults_of(session.variants, session.machine)), top, width(), colour()))
     leave(session, sum(len(one.cases) + len(one.refused) for one in fields))
+
+
+def defaults_of(variants: Mapping[str, Variant], where: Machine) -> Callable[[Case], Config]:
+    """What a variant takes for a case's problem when nobody tunes it; nothing for a variant that is not known here."""
+    from dgw.workbench.sweep.space import default
+
+    def of(case: Case) -> Config:
+        variant = variants.get(case.variant)
+        return {} if variant is None else default(variant, case.problem, where.device)
+
+    return of
 
 
 def leave(session: Session, total: int) -> None:

@@ -181,14 +181,20 @@ class _Sweeping:
 
     def _on_gpu(self) -> None:
         from dgw.workbench.sweep.engine import Order, sweep
+        from dgw.workbench.sweep.space import default
 
         cases = self._cases()
-        finished = self.session.finished
+        finished, variants, device = self.session.finished, self.session.variants, self.session.machine.device
+        defaults = {
+            (one.problem, name): default(variants[name], one.problem, device)
+            for one in self.wish.fields
+            for name in {case.variant for case in one.cases}
+        }
         order = Order(
             cases=cases,
             known={case.key: finished[case.key] for case in cases if case.key in finished},
             against=self.wish.against,
-            always=[case.key for case in cases if case.config == self.session.variants[case.variant].defaults()],
+            always=[case.key for case in cases if case.config == defaults[case.problem, case.variant]],
             counters=self.session.counters,
             count=self.wish.count,
         )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dgw.model import Config, Measurement, Problem, Record
+from dgw.model import Case, Config, Measurement, Problem, Record
 from dgw.reports.notes import failure_text
 from dgw.reports.tables import config_text, machine_text, problem_text
 from dgw.reports.terminal import Paint, listing
@@ -41,18 +41,22 @@ class Ranking:
         return tuple(record for record in self.order if race.verdict(record) == "tied")
 
 
-def rankings(records: Iterable[Record], defaults: Mapping[str, Config]) -> tuple[Ranking, ...]:
-    """A ranking for each problem and device. `defaults` holds the default config of each variant."""
+Default = Callable[[Case], Config]
+"""The config that a case's variant takes for its problem when nobody tunes it."""
+
+
+def rankings(records: Iterable[Record], defaults: Default) -> tuple[Ranking, ...]:
+    """A ranking for each problem and device."""
     groups: dict[tuple[Problem, str], list[Record]] = {}
     for record in records:
         groups.setdefault((record.case.problem, record.environment.device), []).append(record)
     return tuple(_ranking(members, defaults) for members in groups.values())
 
 
-def _ranking(members: Sequence[Record], defaults: Mapping[str, Config]) -> Ranking:
+def _ranking(members: Sequence[Record], defaults: Default) -> Ranking:
     placed = _placed([r for r in members if ranked(r) and figure(r) is not None])
     failed: Counter[tuple[str, str]] = Counter((r.outcome, failure_text(r)) for r in members if r.outcome != "ok")
-    default = next((r for r in placed if r.case.config and r.case.config == defaults.get(r.case.variant)), None)
+    default = next((r for r in placed if r.case.config and r.case.config == defaults(r.case)), None)
     shown = next((r for r in members if r.environment.engine != "none"), members[0])
     return Ranking(
         problem=members[0].case.problem,

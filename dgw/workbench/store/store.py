@@ -36,6 +36,13 @@ class RunSummary(Noun, frozen=True, kw_only=True):
     device: str
 
 
+class RunHead(Noun, frozen=True, kw_only=True):
+    """Which run a record is of, and when that began."""
+
+    id: str
+    created: str
+
+
 class Pruned(Noun, frozen=True, kw_only=True):
     """What `prune` deleted."""
 
@@ -136,6 +143,26 @@ class Store:
                 query = select(table).where(part, table.c.outcome == "ok").order_by(table.c.id)
                 for record in _assembled(connection, query):
                     found[record.resume_key] = record
+        return found
+
+    def of_shape(self, shape: str) -> list[tuple[RunHead, Record]]:
+        """Every `ok` record of a shape with the head of its run, newest run first."""
+        from sqlalchemy import select
+
+        from dgw.workbench.store import schema
+
+        run, record = schema.run, schema.record
+        found: list[tuple[RunHead, Record]] = []
+        with translated(self._url), self._reading() as connection:
+            heads = connection.execute(
+                select(run.c.id, run.c.created)
+                .where(run.c.id.in_(select(record.c.run_id).where(record.c.shape == shape)))
+                .order_by(run.c.created.desc(), run.c.id.desc())
+            )
+            for head in [RunHead(id=row.id, created=row.created) for row in heads]:
+                here = (record.c.run_id == head.id) & (record.c.shape == shape) & (record.c.outcome == "ok")
+                query = select(record).where(here).order_by(record.c.position)
+                found += [(head, one) for one in _assembled(connection, query)]
         return found
 
     def cases(self, keys: Iterable[str]) -> dict[str, Case]:

@@ -70,14 +70,22 @@ def field(
                 able.append(case)
     if not sample:
         return Field(problem, tuple(able), tuple(refused))
-    return Field(problem, tuple(_sampled(able, variants, sample, seed)))
+    defaults = {variant.id: default(variant, problem, device) for variant in variants}
+    return Field(problem, tuple(_sampled(able, defaults, sample, seed)))
 
 
-def _sampled(cases: Sequence[Case], variants: Sequence[Variant], sample: int, seed: int) -> list[Case]:
+def default(variant: Variant, problem: Problem, device: Device) -> Config:
+    """The config that a variant takes when nobody tunes it."""
+    try:
+        return variant.config_for(problem, device)
+    except Exception:  # a declaration that raises has no choice of its own
+        return variant.defaults()
+
+
+def _sampled(cases: Sequence[Case], defaults: Mapping[str, Config], sample: int, seed: int) -> list[Case]:
     """`sample` of the cases in their order, the defaults among them."""
     if len(cases) <= sample:
         return list(cases)
-    defaults = {variant.id: variant.defaults() for variant in variants}
     kept = [n for n, case in enumerate(cases) if case.config == defaults[case.variant]][:sample]
     rest = [n for n in range(len(cases)) if n not in kept]
     kept += random.Random(seed).sample(rest, sample - len(kept))

@@ -105,6 +105,7 @@ def test_after_kills_at_random_every_case_is_there_once_and_few_were_begun_twice
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_after_a_hundred_kills_every_case_is_there_once(tmp_path: Path, cache: Path) -> None:
     killed_again_and_again(tmp_path, cache, 100, 2)
 
