@@ -11,7 +11,7 @@ import typer
 
 from dgw.commands import options
 from dgw.commands.options import Ask, split
-from dgw.commands.sweep import Fix, Fresh, Gpus, Sample, Space, fields_of, leave, session_of, wish_of
+from dgw.commands.sweep import Fix, Fresh, Gpus, Sample, Space, fields_of, leave, place, session_of, wish_of
 from dgw.errors import NotComparable, UsageError
 from dgw.model import Config, Problem, Record, Variant
 
@@ -68,7 +68,6 @@ def heatmap(
     Without a GPU it shows what the emulator counts and the compiler says: conflicts, registers, occupancy, bounds.
     """
     from dgw.commands import request
-    from dgw.commands.session import machine
     from dgw.commands.sweep_view import watching
     from dgw.commands.sweeping import run
 
@@ -76,7 +75,7 @@ def heatmap(
     if of_run:
         _stored(of_run, split(metric) or ["tflops"], _typed_axes(x, y, split(facet), fix), output, terminal)
         return
-    where = machine(ask)
+    where = place(ask)
     problems = request.problems(ask, " ".join(["dgw heatmap", *(f"--variant {name}" for name in split(ask.variant))]))
     variants = request.library(ask)
     wanted = request.wanted(ask, split(ask.variant), "", variants, where)

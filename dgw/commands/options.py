@@ -12,6 +12,8 @@ from typing import Annotated, Any, get_type_hints
 
 from typer import Option
 
+from dgw.errors import UsageError
+
 
 class Engine(StrEnum):
     """What runs the kernels."""
@@ -20,6 +22,20 @@ class Engine(StrEnum):
     GPU = "gpu"
     EMULATOR = "emulator"
     STATIC = "static"
+
+
+class Cluster(str):
+    """A dask scheduler by its address, `dask://host:8786`, whose workers run a sweep."""
+
+
+def engine_of(text: str) -> str:
+    """The engine of a name, or the cluster of an address. Raises UsageError."""
+    if text.startswith("dask://"):
+        return Cluster(text)
+    if text not in list(Engine):
+        names = ", ".join(repr(name.value) for name in Engine)
+        raise UsageError(f"{text!r} is not one of {names}, nor dask://HOST:PORT", "--engine auto; see also --help")
+    return Engine(text)
 
 
 Names = list[str] | None
@@ -78,7 +94,13 @@ Device = Annotated[
     str, Option("--device", "-d", metavar="NAME", help="The GPU model meant where there is none. [default: h200]")
 ]
 Arch = Annotated[str, Option("--arch", metavar="sm_NN", help="Architecture, such as sm_90a.")]
-EngineChoice = Annotated[Engine, Option("--engine", "-e", help="auto: the GPU if there is one, else the emulator.")]
+EngineChoice = Annotated[
+    str,
+    Option(
+        "--engine", "-e", metavar="NAME", parser=engine_of,
+        help="auto gpu emulator static; sweeps: dask://HOST:PORT. auto: the GPU if there is one, else the emulator.",
+    ),
+]  # fmt: skip
 FullGrid = Annotated[bool, Option("--full-grid", help="Emulate every CTA instead of one of each kind.")]
 Resume = Annotated[bool, Option("--resume", help="Take over what an earlier run of the same code has finished.")]
 ByLine = Annotated[bool, Option("--by-line", help="Also the source lines that cost most.")]

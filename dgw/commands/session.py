@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from dgw import __version__
 from dgw.commands.console import note, warn
-from dgw.commands.options import Ask, Engine
+from dgw.commands.options import Ask, Cluster, Engine
 from dgw.errors import Exit, Missing, UsageError, worst
 from dgw.model import Artifact, Case, Device, Environment, Problem, Record, Run, Variant
 
@@ -113,14 +113,16 @@ def machine(ask: Ask) -> Machine:
     """The engine and device asked for. Raises Missing when a GPU is demanded and none can be used."""
     from dgw.toolchain.devices import device
 
+    if isinstance(ask.engine, Cluster):
+        raise UsageError(f"only sweeps run on a cluster ({ask.engine})", f"dgw sweep --engine {ask.engine} ...")
     named = device(ask.device or DEFAULT_DEVICE)
     wants_gpu = ask.engine in (Engine.AUTO, Engine.GPU)
     if not gpu_is_here():
         if ask.engine is Engine.GPU:
             raise Missing("there is no GPU here", "--engine emulator, or dgw doctor to see what is missing")
-        return Machine("emulator" if wants_gpu else ask.engine.value, named, "there is no GPU")
+        return Machine("emulator" if wants_gpu else str(ask.engine), named, "there is no GPU")
     if not wants_gpu:
-        return Machine(ask.engine.value, named, f"the engine is {ask.engine.value}")
+        return Machine(str(ask.engine), named, f"the engine is {ask.engine}")
     return _gpu(ask, named)
 
 

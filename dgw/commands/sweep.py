@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dgw.commands import options
-from dgw.commands.options import Ask, split
+from dgw.commands.options import Ask, Cluster, split
 from dgw.errors import UsageError
 from dgw.model import Case, Config, Problem, Variant
 
@@ -58,12 +58,11 @@ def sweep(
     The same command again goes on where the last one ended. Without a GPU the configs run in the emulator.
     """
     from dgw.commands import request
-    from dgw.commands.session import machine
     from dgw.commands.spaces import narrowed
     from dgw.commands.sweep_view import watching
     from dgw.commands.sweeping import run
 
-    where = machine(ask)
+    where = place(ask)
     problems = request.problems(ask, " ".join(["dgw sweep", *(f"--variant {name}" for name in split(ask.variant))]))
     variants = request.library(ask)
     wanted = request.wanted(ask, split(ask.variant), "", variants, where)
@@ -73,6 +72,17 @@ def sweep(
     with watching("dgw sweep") as view:
         run(session, wish, view)
     _finish(session, fields, top)
+
+
+def place(ask: Ask) -> Machine:
+    """Where the cases run: on this machine, or on the GPUs of a cluster."""
+    from dgw.commands.session import machine
+
+    if not isinstance(ask.engine, Cluster):
+        return machine(ask)
+    from dgw.commands.sweep_cluster import cluster_machine
+
+    return cluster_machine(ask)
 
 
 def fields_of(
@@ -123,7 +133,10 @@ def wish_of(
     from dgw.workbench import slots
 
     device = session.machine.device
-    if session.machine.engine == "gpu":
+    scheduler = str(session.ask.engine) if isinstance(session.ask.engine, Cluster) else ""
+    if scheduler and split(gpus):
+        raise UsageError("the GPUs of a cluster are those of its workers", "leave --gpus out")
+    if session.machine.engine == "gpu" and not scheduler:
         slots.chosen(slots.visible(), split(gpus))  # a name that is none is said before anything is compiled
     if count not in ("finalists", "all"):
         raise UsageError(f"--count cannot be {count!r}", "--count finalists or --count all")
@@ -138,7 +151,9 @@ def wish_of(
         for v in beside
     }
     counted = "none" if session.counters == "none" else count
-    return Wish(fields=fields, against=compared, count=counted, gpus=split(gpus), fresh=fresh)  # type: ignore[arg-type]
+    return Wish(
+        fields=fields, against=compared, count=counted, gpus=split(gpus), fresh=fresh, scheduler=scheduler,  # type: ignore[arg-type]
+    )  # fmt: skip
 
 
 def _finish(session: Session, fields: Sequence[Field], top: int) -> None:

@@ -71,7 +71,7 @@ def local_force(
             stop.set()
         pool.shutdown(wait=True, cancel_futures=interrupted)
 
-    return Workforce(pool, work, len(here), finish)
+    return Workforce(pool, work, len(here), finish=finish)
 
 
 def _alike(found: Sequence[Slot]) -> list[Slot]:

@@ -94,6 +94,11 @@ class _Sweeping:
         if self.session.finished.get(record.case.key) != record:
             self.keep(record)
 
+    def _keep_told(self, record: Record) -> None:
+        """Keep a record that a worker told of ahead of its portion; one that is known already may be further on."""
+        if record.case.key not in self.session.finished:
+            self.keep(record)
+
     def _keep_all(self, records: Sequence[Record]) -> None:
         for record in records:
             self.session.finished[record.case.key] = record
@@ -210,7 +215,7 @@ class _Sweeping:
         if self.wish.scheduler:
             from dgw.commands.sweep_cluster import cluster_force
 
-            return cluster_force(self.wish.scheduler, self.session)
+            return cluster_force(self.wish.scheduler, self.session, self._keep_told, self.view.doing)
         from dgw.commands.sweep_local import local_force
 
         return local_force(self.session, self.wish.gpus, self.prepared, self.keep, self.view.doing, self._artifacts())

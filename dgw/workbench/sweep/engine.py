@@ -7,6 +7,8 @@ from concurrent.futures import Executor, Future, as_completed
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import msgspec
+
 from dgw.errors import ChildFault, DgwError
 from dgw.model import Case, Problem, Record
 from dgw.workbench.plausibility import ranked
@@ -32,14 +34,17 @@ class Inline(Executor):
 
 @dataclass(frozen=True)
 class Workforce:
-    """Who does the lots: an executor, a function that it can run (elsewhere: and pickle), and how many at once.
+    """Who does the lots: an executor, a function that it can run, and how many lots at once.
 
-    `finish` gives it back; after an interruption it is told to drop what has not begun.
+    Where lots go to other processes (`packed`) the function takes a lot as JSON and gives the records as JSON: pickled
+    nouns would not leave out their defaults any more, and have other keys. `finish` gives the executor back; after an
+    interruption it is told to drop what has not begun.
     """
 
     executor: Executor
-    work: Callable[[Lot], list[Record]]
+    work: Callable[[Any], Any]
     width: int = 1
+    packed: bool = False
     finish: Callable[[bool], None] = lambda interrupted: None
 
 
@@ -139,10 +144,15 @@ class _Sweep:
     def _do(self, lots: Sequence[Lot], again: bool = True) -> None:
         """All lots. What a lot that failed has left undone is tried once more where others went well."""
         faults: list[tuple[Lot, DgwError]] = []
-        futures = {self.force.executor.submit(self.force.work, lot): lot for lot in lots}
+        force = self.force
+        futures = {
+            force.executor.submit(force.work, msgspec.json.encode(lot) if force.packed else lot): lot for lot in lots
+        }  # fmt: skip
         for future in as_completed(futures):
             try:
                 found = future.result()
+                if force.packed:
+                    found = msgspec.json.decode(found, type=list[Record])
             except Exception as error:
                 faults.append((futures[future], _fault(error)))
                 continue

@@ -1,0 +1,97 @@
+"""A sweep on a dask cluster whose workers run fake GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from distributed import LocalCluster
+
+from dgw.commands import sweep_cluster
+from dgw.workbench.store import Store
+from dgw.workbench.sweep import race
+from tests.commands.conftest import Dgw
+from tests.commands.test_sweep import FOLDER, Gpus, gpus, records
+
+__all__ = ["gpus"]
+SWEEP = ("sweep", "--kernel", str(FOLDER / "many.cu"), "--shape", "64x64x64")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, resources={"GPU": 1}, dashboard_address=None,
+        silence_logs=50,
+    ) as made:  # fmt: skip
+        yield made
+
+
+@pytest.fixture
+def address(cluster: LocalCluster, gpus: Gpus, monkeypatch: pytest.MonkeyPatch) -> str:
+    gpus.count = 2
+    monkeypatch.setattr(sweep_cluster, "child_argv", gpus.argv)
+    inside = cluster.scheduler_address
+    connect = sweep_cluster.connect
+    monkeypatch.setattr(sweep_cluster, "connect", lambda address: connect(address.replace("dask://test", inside)))
+    return "dask://test"
+
+
+def test_the_workers_gpus_share_the_sweep_and_find_what_one_machine_finds(dgw: Dgw, gpus: Gpus, address: str) -> None:
+    ended = dgw(*SWEEP, "--engine", address, "--json")
+    assert ended.code == 0, ended.err
+    assert len(set(gpus.begun("screen"))) == len(gpus.begun("screen")) == 60
+    assert {gpu for gpu, policy, _ in gpus.lines if policy == "screen"} == {"GPU-0", "GPU-1"}
+    assert len({gpu for gpu, policy, _ in gpus.lines if policy == "final"}) == 1
+    alone = dgw(*SWEEP, "--gpus", "0", "--fresh", "--json")
+    best = [[r.case.key for r in records(e) if race.verdict(r) == "best"] for e in (ended, alone)]
+    assert best[0] == best[1]
+
+
+def test_each_case_is_kept_as_soon_as_a_worker_tells_of_it(
+    dgw: Dgw, gpus: Gpus, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[str] = []
+    put = Store.put
+
+    def noting(self: Store, run: str, record: object) -> None:
+        kept.append(record.case.key)  # type: ignore[attr-defined]
+        put(self, run, record)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Store, "put", noting)
+    told = sweep_cluster._teller
+    heard: list[str] = []
+    monkeypatch.setattr(
+        sweep_cluster, "_teller", lambda topic: lambda record: (heard.append(record.case.key), told(topic)(record))[1]
+    )
+    dgw(*SWEEP, "--space", "X=1..2", "--engine", address)
+    assert set(heard) <= set(kept)
+    assert len(set(kept)) == 20
+
+
+def test_only_sweeps_run_on_a_cluster(dgw: Dgw) -> None:
+    ended = dgw("profile", "-v", "naive", "-s", "8x8x8", "--engine", "dask://host:8786")
+    assert ended.code == 2
+    assert ended.error_is_two_lines(), ended.err
+    assert "dgw sweep --engine dask://host:8786" in ended.err
+
+
+def test_a_scheduler_that_does_not_answer_is_named(dgw: Dgw, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep_cluster, "PATIENCE_S", 0.2)
+    ended = dgw(*SWEEP, "--engine", "dask://127.0.0.1:1")
+    assert ended.code == 6
+    assert "no dask scheduler answers at dask://127.0.0.1:1" in ended.err
+
+
+def test_workers_without_a_gpu_are_told_how_to_say_that_they_have_one(
+    dgw: Dgw, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep_cluster, "gpus_of", lambda client: 0)
+    ended = dgw(*SWEEP, "--engine", address)
+    assert ended.code == 6
+    assert "--resources GPU=1" in ended.err
+
+
+def test_gpus_are_not_chosen_by_number_on_a_cluster(dgw: Dgw, gpus: Gpus, address: str) -> None:
+    ended = dgw(*SWEEP, "--engine", address, "--gpus", "0")
+    assert ended.code == 2
+    assert ended.error_is_two_lines(), ended.err
