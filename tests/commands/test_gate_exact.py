@@ -103,7 +103,7 @@ def test_a_bank_conflict_fails_and_is_named_with_its_line(repository: Repository
     assert case["status"] == "regressed"
     assert case["source"] == "gated/column.cu"
     assert "tile[" in lines[case["line"] - 1]
-    assert "warps wait for shared memory" in " ".join(case["explanation"])
+    assert "smem_wavefronts_actual" in " ".join(case["explanation"])
 
 
 def test_what_became_better_passes_and_asks_for_approval(bare: Repository) -> None:
