@@ -10,16 +10,45 @@ from dgw.model import Finding, Record, Run, Variant
 
 if TYPE_CHECKING:
     from dgw.model import Problem
-    from dgw.reports.html.page import Extras
+    from dgw.reports.html.page import Extras, Picture
 
 
 def extras(run: Run, variants: Mapping[str, Variant]) -> Extras:
-    """Findings by case and of the run, and the source lines that its figures by line point at."""
+    """Findings by case and of the run, the source lines that its figures by line point at, and maps of its sweeps."""
     from dgw.recipes.diagnosis import diagnose
     from dgw.reports.html.page import Extras
 
     by_case = {r.case.key: diagnose(r, others=run.records, unknown=False) for r in run.records}
-    return Extras(by_case=by_case, of_run=of_run(run, variants), sources=quoted(run, variants))
+    return Extras(
+        by_case=by_case, of_run=of_run(run, variants), sources=quoted(run, variants), pictures=heatmaps(run)
+    )  # fmt: skip
+
+
+MAPPED = 4
+"""Configs of a variant from which on a run has a map of them."""
+
+
+def heatmaps(run: Run) -> tuple[Picture, ...]:
+    """A map for every problem and variant of which a run has several configs along two tunables."""
+    from dgw.reports.heatmap import grid, svg
+    from dgw.reports.html.page import Picture
+
+    groups: dict[tuple[Problem, str, str], list[Record]] = {}
+    for record in run.records:
+        if record.case.config:
+            key = (record.case.problem, record.case.variant, record.environment.device)
+            groups.setdefault(key, []).append(record)
+    found = []
+    for records in groups.values():
+        timed = any(record.number("tflops") is not None for record in records)
+        if len(records) < MAPPED:
+            continue
+        try:
+            made = grid(records, "tflops" if timed else "bound")
+        except NotComparable:  # the configs differ in one tunable only
+            continue
+        found.append(Picture(made.title, made.caption, svg(made)))
+    return tuple(found)
 
 
 def why(base: Record, head: Record) -> tuple[str, ...]:

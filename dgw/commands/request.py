@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,7 +81,7 @@ def _problem(ask: Ask, item: Wanted, dtype: str, layout: str) -> Problem:
     if batch > 1:
         fields |= {"op": "batched", "batch": batch}
     fields |= _epilogue(ask, dtype, out)
-    problem = gemm(m, n, k, dtype, layout, out, data=ask.data, seed=ask.seed, **fields)
+    problem = gemm(m, n, k, dtype, layout, out, data=_same(ask.data), seed=ask.seed, **fields)
     if ask.beta != 0.0:
         problem = msgspec.structs.replace(problem, c=Operand(dtype=problem.d.dtype))
     if ask.zero_point:
@@ -103,9 +104,14 @@ def _epilogue(ask: Ask, dtype: str, out: str | None) -> dict[str, Any]:
         )
     stored = "f32" if dtype == "tf32" else dtype
     side = Operand(dtype=stored)
-    epilogue: Any = {"activation": ask.activation, "quantise": ask.quantise}
+    epilogue: Any = {"activation": _same(ask.activation), "quantise": _same(ask.quantise)}
     found: dict[str, Any] = {"epilogue": Epilogue(**epilogue)}
     return found | ({"bias": side} if ask.bias else {}) | ({"residual": side} if ask.residual else {})
+
+
+def _same(text: str) -> str:
+    """The one object for a word: msgspec leaves a default out of a key only where it is the very object."""
+    return sys.intern(text)
 
 
 def _shifted(ask: Ask, operand: Operand) -> Operand:

@@ -127,12 +127,12 @@ def machine(ask: Ask) -> Machine:
 
 
 def _gpu(ask: Ask, named: Device) -> Machine:
-    from dgw.workbench.probing import probe
+    from dgw.workbench import probing
     from dgw.workbench.slots import Slot, visible
 
     first = (visible() or [Slot()])[0]
     try:
-        environment, found = probe(child_argv(ask), environment=first.environment)
+        environment, found = probing.known(child_argv(ask), first, cache_folder())
     except Missing as error:
         if ask.engine is Engine.GPU:
             raise

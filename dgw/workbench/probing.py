@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
+from dgw import __version__
 from dgw.errors import ChildFault, Missing
-from dgw.model import Device, Environment
+from dgw.model import Device, Environment, Noun, digest
 from dgw.workbench.children import Child
 from dgw.workbench.protocol import ChildJob, Hello, Unavailable
+from dgw.workbench.slots import Slot
 
 
 def probe(
@@ -38,3 +43,37 @@ def probe(
     if answer is None:
         raise ChildFault(f"the child process did not answer: {end.describe(deadline_s)}", "dgw doctor")
     return answer
+
+
+class Answer(Noun, frozen=True, kw_only=True):
+    """What a child said of a GPU."""
+
+    environment: Environment
+    device: Device
+
+
+def known(child_argv: Sequence[str], slot: Slot, folder: Path) -> tuple[Environment, Device]:
+    """As `probe` of the GPU in `slot`; asked once for each GPU, driver and set of packages, and kept in `folder`.
+
+    A GPU of which nothing tells the driver is always asked.
+    """
+    kept = folder / f"gpu-{_situation(slot)}.json"
+    if slot.uuid and slot.driver:
+        with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
+            answer = msgspec.json.decode(kept.read_bytes(), type=Answer)
+            return answer.environment, answer.device
+    environment, device = probe(child_argv, environment=slot.environment)
+    if slot.uuid and slot.driver:
+        with contextlib.suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            draft = kept.with_name(f".{kept.name}.{os.getpid()}")
+            draft.write_bytes(msgspec.json.encode(Answer(environment=environment, device=device)))
+            draft.replace(kept)
+    return environment, device
+
+
+def _situation(slot: Slot) -> str:
+    """All that an answer depends on."""
+    from dgw.workbench.environment import cublas_version, host_environment
+
+    return digest([slot.uuid, slot.driver, __version__, host_environment(), cublas_version()])[:16]

@@ -27,10 +27,11 @@ _UNSEEN = ("", "-1", "NoDevFiles")
 
 @dataclass(frozen=True)
 class Slot:
-    """One GPU; an empty `uuid` is whatever a child finds first."""
+    """One GPU; an empty `uuid` is whatever a child finds first. `driver` is empty where it is not known."""
 
     uuid: str = ""
     name: str = ""
+    driver: str = ""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -86,7 +87,8 @@ def _from_nvml(api: Any) -> list[Slot]:
             api = pynvml
         api.nvmlInit()
         handles = [api.nvmlDeviceGetHandleByIndex(number) for number in range(int(api.nvmlDeviceGetCount()))]
-        return [Slot(_text(api.nvmlDeviceGetUUID(h)), _text(api.nvmlDeviceGetName(h))) for h in handles]
+        driver = _text(api.nvmlSystemGetDriverVersion())
+        return [Slot(_text(api.nvmlDeviceGetUUID(h)), _text(api.nvmlDeviceGetName(h)), driver) for h in handles]
     except Exception:  # no module, no driver, no right to ask
         return []
 

@@ -111,3 +111,12 @@ def test_without_a_gpu_the_same_command_maps_what_the_compiler_says(dgw: Dgw) ->
     assert "static facts only" in ended.out
     for title in ("registers per thread", "occupancy theoretical", "lower bound"):
         assert title in ended.out
+
+
+def test_the_html_report_of_a_sweep_has_its_map(heatmap: Heatmap, dgw: Dgw, tmp_path: Path) -> None:
+    heatmap(*AXES)
+    ended = dgw("report", "last", "-o", "r.html")
+    assert ended.code == 0, ended.err
+    text = (tmp_path / "r.html").read_text()
+    assert 'data-chart="heatmap"' in text
+    assert "own/many at 64x64x64" in text

@@ -196,3 +196,12 @@ def test_ctrl_c_before_a_run_begins_ends_in_two_lines(dgw: Dgw, monkeypatch: pyt
     ended = dgw("profile", "-v", "swizzled", *SHAPE)
     assert ended.code == 130
     assert ended.error_is_two_lines(), ended.err
+
+
+def test_a_default_that_is_typed_is_the_same_case(dgw: Dgw, engine: Engine) -> None:
+    dgw("profile", "-v", "swizzled", *SHAPE)
+    normal, none = "".join(["nor", "mal"]), "".join(["no", "ne"])  # as from a shell: not the objects in the code
+    typed = ("--data", normal, "--activation", none, "--quantise", none)
+    dgw("profile", "-v", "swizzled", *SHAPE, *typed)
+    first, second = engine.seen
+    assert first.key == second.key

@@ -31,6 +31,7 @@ def nvml() -> Any:
         nvmlDeviceGetHandleByIndex=lambda number: number,
         nvmlDeviceGetUUID=lambda number: NAMES[number].encode(),
         nvmlDeviceGetName=lambda number: "NVIDIA H200",
+        nvmlSystemGetDriverVersion=lambda: b"580.159",
     )
 
 
@@ -51,6 +52,10 @@ def nvml() -> Any:
 def test_cuda_visible_devices_is_read_as_cuda_reads_it(variable: str | None, found: tuple[str, ...]) -> None:
     environment = {} if variable is None else {"CUDA_VISIBLE_DEVICES": variable}
     assert tuple(slot.uuid for slot in visible(nvml(), environment)) == found
+
+
+def test_the_driver_is_told_with_every_gpu() -> None:
+    assert {slot.driver for slot in visible(nvml(), {})} == {"580.159"}
 
 
 def test_without_nvml_nothing_is_said_to_be_there() -> None:

@@ -99,7 +99,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_after_kills_at_random_every_case_is_there_once_and_few_were_begun_twice(tmp_path: Path, cache: Path) -> None:
-    kills = 4
+    kills = 3
     begun = killed_again_and_again(tmp_path, cache, kills, 1)
     assert begun <= 60 + 2 * kills  # a child and then its parent, each while a case was in flight
 
