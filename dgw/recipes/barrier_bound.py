@@ -14,11 +14,12 @@ A_TILE = 2.5
 
 
 def judge(facts: Facts) -> Finding | None:
-    """More barriers than k tiles ask for, and what warps wait at them; not where they wait for late loads."""
+    """More barriers than k tiles ask for, and what warps wait at them; not where they wait for late loads,
+    nor where warps that have nothing to do sleep at one (a ring)."""
     each, own = barriers(facts), loop(facts)
-    if each is None or each < 4:
+    if each is None or each < 4 or facts.ring:
         return None
-    a_tile = each / own.count if own is not None else None
+    a_tile = each / own.count / facts.rounds if own is not None else None
     if a_tile is not None and a_tile < A_TILE:
         return None
     loads, waiting = facts.stall("long_scoreboard"), facts.stall("barrier")

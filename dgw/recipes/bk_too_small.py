@@ -18,9 +18,9 @@ MEMORY, PIPE = 0.60, 0.70
 
 
 def applies(facts: Facts) -> bool:
-    """Kernels that declare their k tile and run ahead."""
+    """Kernels that declare their k tile and run ahead; a ring that is too short is the matter of producer-starved."""
     own = loop(facts)
-    return own is not None and own.ahead >= 1 and facts.problem.k > own.depth
+    return own is not None and not facts.ring and own.ahead >= 1 and facts.problem.k > own.depth
 
 
 def thin(facts: Facts) -> Loop | None:

@@ -37,6 +37,8 @@ def judge(facts: Facts) -> Finding | None:
     slots = others / SCHEDULERS / facts.device.sms
     busy = max(facts.busy.get("tensor", 0.0), facts.busy.get("fma", 0.0), 1.0)
     cost = min(0.95, slots / facts.cycles * 1.5) if facts.measured else slots / (slots + busy)
+    if facts.measured and facts.uses_tensor_cores:
+        cost = min(cost, 1 - facts.share("tensor"))  # meanwhile other warps multiply
     evidence = (
         Evidence(metric="instructions an element of D", value=each, threshold=AN_ELEMENT, why="without the main loop"),
         facts.evidence("alu_pipe_util"),

@@ -114,8 +114,8 @@ def explain(base: Record, head: Record, device: Device | None = None) -> Explana
     """
     _comparable(base, head)
     one, two = (Facts(record, device or of(record)) for record in (base, head))
-    if not one.cycles or not two.cycles or one.measured != two.measured:
-        lacking = base if not one.cycles else head
+    if not _known(one) or not _known(two) or one.measured != two.measured:
+        lacking = base if not _known(one) else head
         raise NotComparable(
             f"{lacking.case.variant} has no cycles to explain a difference with",
             Facts(lacking, device or of(lacking)).command(("elapsed_cycles", "sm_active_cycles", "std")),
@@ -140,6 +140,11 @@ def explain(base: Record, head: Record, device: Device | None = None) -> Explana
         attributed=attributed,
         residual=1 - attributed,
     )
+
+
+def _known(facts: Facts) -> bool:
+    """Whether there are cycles to split: counted ones on a GPU, where a time alone has no parts; else a lower bound."""
+    return facts.number("elapsed_cycles") is not None if facts.measured else bool(facts.cycles)
 
 
 def _comparable(base: Record, head: Record) -> None:

@@ -1,7 +1,8 @@
 """What the recipes read of one stored record: its numbers, the work of each pipe, and the tiling where it is declared.
 
-Cycles are those of one SM, averaged over all of them: the elapsed cycles that ncu counted. Where nothing was measured
-(the emulator), they are those of the busiest pipe: a lower bound, and a share of it is a share of that bound.
+Cycles are those of one SM, averaged over all of them: the elapsed cycles that ncu counted, or on a GPU where they were
+not asked for, the time at the clock that it was taken at. Where nothing was measured (the emulator), they are those of
+the busiest pipe: a lower bound, and a share of it is a share of that bound.
 """
 
 from __future__ import annotations
@@ -11,7 +12,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from dgw.model import DTYPE_BITS, Case, Device, Evidence, Measurement, Problem, Record
+from dgw.model import (
+    DTYPE_BITS,
+    Case,
+    Device,
+    Evidence,
+    Launch,
+    Measurement,
+    Pointer,
+    Problem,
+    Record,
+    TensorMap,
+)
 from dgw.recipes import retyping
 
 SECTOR = 32  # bytes
@@ -23,6 +35,10 @@ MMA_ROWS, MMA_COLUMNS, MMA_DEPTH_BYTES = 16, 8, 32
 
 STALLS_OF_WORK = ("selected", "not_selected", "math_pipe_throttle", "dispatch_stall", "gmma")
 """Reasons that say that a pipe is at work, not that anything is late."""
+
+
+def _operands(launch: Launch) -> list[str]:
+    return [argument.operand for argument in launch.arguments if isinstance(argument, Pointer | TensorMap)]
 
 
 @dataclass(frozen=True)
@@ -105,14 +121,23 @@ class Facts:
 
     @property
     def measured(self) -> bool:
-        """Whether cycles were counted on a GPU; otherwise they are a lower bound."""
-        return self.number("elapsed_cycles") is not None
+        """Whether the cycles are those of a GPU; otherwise they are a lower bound."""
+        return self.elapsed is not None
+
+    @cached_property
+    def elapsed(self) -> float | None:
+        """Cycles from the beginning of the kernel to its end; None where it did not run on a GPU."""
+        counted = self.number("elapsed_cycles")
+        seconds = self.number("time_cold") or self.number("time_hot")
+        if counted is not None or seconds is None or self.record.environment.engine != "gpu":
+            return counted
+        return seconds * (self.number("sm_clock") or self.device.clock_hz)
 
     @cached_property
     def busy(self) -> Mapping[str, float]:
         """Cycles that each pipe of an SM was at work, averaged over the SMs; pipes of which nothing is known are left
         out. `shared`: wavefronts of shared memory. `l1`: 128 bytes of sectors a cycle. `l2`: 64 bytes a cycle."""
-        elapsed, sms = self.number("elapsed_cycles"), self.device.sms
+        elapsed, sms = self.elapsed, self.device.sms
         found: dict[str, float | None] = {
             "tensor": self._of(elapsed, "tensor_pipe_util"),
             "fma": self._of(elapsed, "fma_pipe_util"),
@@ -172,6 +197,18 @@ class Facts:
         return bool(self.number("wgmma_inst")) or (self.number("stall_gmma") or 0.0) > 0.0
 
     @property
+    def ring(self) -> bool:
+        """Whether tiles come through a ring that the copy engine fills. There warps wait by design: those that start
+        copies for a free place, those that multiply for their turn, and the rest at barriers till the end. How they
+        waited says nothing then; how busy the tensor pipe was does."""
+        return (self.uses_wgmma or self.copy_engine) and not self.number("ldgsts_inst")
+
+    @property
+    def rounds(self) -> float:
+        """Tiles that a block computes one after another: more than one where blocks stay; 1 when unknown."""
+        return max(1.0, self.tiles / self.blocks) if self.tiles and self.blocks else 1.0
+
+    @property
     def uses_tensor_cores(self) -> bool:
         """Whether the products are made by tensor cores: enough instructions for them, or a pipe that is at work."""
         inst = self.number("tensor_inst")
@@ -200,9 +237,8 @@ class Facts:
     @cached_property
     def cycles(self) -> float:
         """Elapsed cycles, or the lower bound where none were counted; 0 when neither is known."""
-        elapsed = self.number("elapsed_cycles")
-        if elapsed is not None:
-            return elapsed
+        if self.elapsed is not None:
+            return self.elapsed
         return max(self.busy.values(), default=0.0)
 
     def share(self, pipe: str) -> float:
@@ -232,7 +268,7 @@ class Facts:
     @property
     def idle(self) -> float:
         """Share of the time during which an SM had no warp at all, averaged over the SMs."""
-        active, elapsed = self.number("sm_active_cycles"), self.number("elapsed_cycles")
+        active, elapsed = self.number("sm_active_cycles"), self.elapsed
         return max(0.0, 1 - active / elapsed) if active is not None and elapsed else 0.0
 
     def stall(self, *reasons: str) -> float:
@@ -271,11 +307,25 @@ class Facts:
 
     @property
     def blocks(self) -> float | None:
-        """Blocks of the largest launch of the plan."""
+        """Blocks of the launch that multiplies."""
         plan = self.record.plan
         if plan is None or not plan.launches:
             return self.number("blocks")
-        return float(max(prod(launch.grid) for launch in plan.launches))
+        return float(prod(plan.launches[self.product].grid))
+
+    @cached_property
+    def product(self) -> int:
+        """Which launch of the plan multiplies: the last that reads A or B; those before prepare operands for it."""
+        launches = self.record.plan.launches if self.record.plan is not None else ()
+        reading = [place for place, launch in enumerate(launches) if set(_operands(launch)) & {"a", "b"}]
+        return max(reading, default=0)
+
+    @property
+    def copy_engine(self) -> bool:
+        """Whether tiles are brought by TMA."""
+        launches = self.record.plan.launches if self.record.plan is not None else ()
+        mapped = any(isinstance(argument, TensorMap) for launch in launches for argument in launch.arguments)
+        return mapped or bool(self.total("tma_inst", "tma_load_bytes"))
 
     @property
     def launches(self) -> int:

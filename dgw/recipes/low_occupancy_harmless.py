@@ -13,7 +13,7 @@ LOW = 0.5
 def judge(facts: Facts) -> Finding | None:
     """Said so that nobody spends a day on it."""
     occupied, (pipe, share) = facts.number("achieved_occupancy"), facts.busiest
-    if occupied is None or occupied >= LOW or share < BUSY:
+    if occupied is None or occupied >= LOW or share < BUSY or not facts.measured:
         return None
     return Finding(
         recipe=RECIPE.name,

@@ -19,9 +19,9 @@ def applies(facts: Facts) -> bool:
 
 def judge(facts: Facts) -> Finding | None:
     """Time that warps wait for global memory, and at the barrier for those that do, while memory is not at its
-    limit."""
+    limit. A ring that runs empty has another name (producer-starved)."""
     loads, barrier = facts.stall("long_scoreboard"), facts.stall("barrier")
-    if loads < barrier / 4 or bk_too_small.thin(facts) is not None or facts.launches > 2:
+    if facts.ring or loads < barrier / 4 or bk_too_small.thin(facts) is not None or facts.launches > 2:
         return None
     memory = max(facts.share("dram"), facts.share("l2"))
     if memory >= MEMORY_BUSY:

@@ -28,7 +28,10 @@ def judge(facts: Facts) -> Finding | None:
         f"partial wave: {work:.0f} tiles on {sms} SMs are {mean:.2f} for each, but the busiest has {ceil(mean)}; "
         f"{lost:.0%} of the SM time waits for the last wave"
     )
-    step = "another tile size, or persistent blocks that share the last tiles: " + facts.map_command
+    cure = "persistent blocks that share the last tiles"
+    if facts.rounds > 1:
+        cure = "parts of k for the blocks that have no tile left"
+    step = f"another tile size, or {cure}: {facts.map_command}"
     return found(RECIPE.name, verdict, cost, evidence, step)
 
 

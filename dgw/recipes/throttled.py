@@ -13,12 +13,12 @@ POWER = {"SwPowerCap", "none", "GpuIdle"}
 
 def judge(facts: Facts) -> Finding | None:
     """The clock while the samples were taken against the highest, and why. Not a property of the kernel, so never
-    high; held down by power alone it is a note."""
+    high; held down by power alone, or for a reason that is not known, it is a note."""
     clock, highest = facts.number("sm_clock") or 0.0, facts.device.clock_hz
     lost = 1 - clock / highest
     if lost < LEAST_DROP:
         return None
-    reasons = facts.text("throttle") or "no reason given"
+    reasons = facts.text("throttle") or "reason unknown"
     evidence = (
         facts.evidence("sm_clock", highest, "highest clock, Hz"),
         facts.evidence("power"),
@@ -26,7 +26,7 @@ def judge(facts: Facts) -> Finding | None:
     )
     verdict = f"throttled: the SM clock was {clock / 1e6:.0f} MHz of {highest / 1e6:.0f} ({reasons})"
     step = "compare at equal clocks (--lock-clocks), and use cycles, which do not depend on them"
-    if set(reasons.replace(",", " ").split()) <= POWER:
+    if not facts.text("throttle") or set(reasons.replace(",", " ").split()) <= POWER:
         return Finding(
             recipe=RECIPE.name, verdict=verdict, confidence="medium", evidence=evidence, next_step=step
         )  # what works hard draws power: no cause beside the others

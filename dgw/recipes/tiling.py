@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dgw.model import DTYPE_BITS
+from dgw.model import DTYPE_BITS, TensorMap
 from dgw.recipes.facts import Facts
 
 LATENCY = 800.0
@@ -54,6 +54,7 @@ def loop(facts: Facts) -> Loop | None:
     depth, tile = facts.tunable(*K_TILE), facts.tile
     if tile is None or not facts.problem.known:
         return None
+    depth = depth or brought(facts)
     if depth is None:
         return _guessed(facts, tile)
     size = element_bytes(facts)
@@ -71,11 +72,19 @@ def loop(facts: Facts) -> Loop | None:
     )
 
 
+def brought(facts: Facts) -> int | None:
+    """The depth of a k tile that is no tunable: what the copy engine brings of A at a time."""
+    launches = facts.record.plan.launches if facts.record.plan is not None else ()
+    maps = [argument for launch in launches for argument in launch.arguments if isinstance(argument, TensorMap)]
+    along = 1 if facts.problem.a.order == "row" else 0
+    return next((one.box[along] for one in maps if one.operand == "a"), None)
+
+
 def _guessed(facts: Facts, tile: tuple[int, int]) -> Loop | None:
     """The main loop of a kernel that does not declare its depth, from the barriers that a warp passes: one a tile where
     copies run ahead, two where they do not. None where that gives no depth of a tensor instruction or more."""
     passed, copied = barriers(facts), bool(facts.number("ldgsts_inst"))
-    if not passed or passed < 4:
+    if not passed or passed < 4 or facts.uses_wgmma:  # a ring of tiles needs none
         return None
     count = round(passed if copied else passed / 2)
     depth = round(facts.problem.k / count / 8) * 8

@@ -61,7 +61,8 @@ def price(facts: Facts, sides: Sides) -> float:
         "shared": scattered_copies(facts) / sms,
     }
     queue = ("short_scoreboard", "mio_throttle") if facts.share("shared") < IDLE_BANKS else ()
-    waiting = facts.late("long_scoreboard", "lg_throttle", "drain", "barrier", *queue)
+    tiles = () if facts.ring else ("long_scoreboard", "barrier")
+    waiting = facts.late("lg_throttle", "drain", *tiles, *queue)
     return max(facts.relief(less, {"l1": tags / sms}), waiting * wasted / every)
 
 

@@ -15,9 +15,10 @@ def applies(facts: Facts) -> bool:
 
 
 def judge(facts: Facts) -> Finding | None:
-    """Kernels beside the largest, their cycles, and the bytes that they move; without cycles, the bytes alone."""
+    """Kernels beside the largest, their cycles, and the bytes that they move; without cycles, the bytes alone. Kernels
+    before the product, which copy operands to where it can read them, are no epilogue."""
     kernels = facts.launches
-    if kernels < 2:
+    if kernels < 2 or kernels == facts.product + 1:
         return None
     each = [
         float(m.value)
