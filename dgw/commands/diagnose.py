@@ -12,7 +12,7 @@ from dgw.commands import options
 from dgw.commands.console import colour, note, say, width
 from dgw.commands.options import Ask, split
 from dgw.errors import UsageError
-from dgw.model import Case, Record, Step, Variant
+from dgw.model import Case, Problem, Record, Step, Variant
 
 if TYPE_CHECKING:
     from dgw.commands.session import Machine, Session
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 FAMILIES = ("hopper", "cuda")
-"""Ladders whose stages a walk may go up to, the best first."""
+"""Ladders that a walk knows, the best first. It stays in the one it begins in, and shows the tops of the others."""
 
 
 @app.command()
@@ -87,46 +87,58 @@ def _walk(ctx: typer.Context, ask: Ask, name: str) -> None:
     names = split(ask.variant)
     problems = request.problems(ask, f"dgw diagnose {' '.join(f'--variant {one}' for one in names)}".strip())
     wanted = request.wanted(ask, names, "", variants, where)
-    cases = [c for problem in problems for c in request.cases(problem, wanted, request.configs(ask.config))]
+    configs = request.configs(ask.config)
+    cases = [c for problem in problems for c in request.cases(problem, wanted, configs, where.device)]
     session = Session(ask, tuple(ctx.obj or ()), variants, where)
-    walks = []
+    walks: list[dict[str, Any]] = []
     for case in cases:
-        show = _quiet if ask.json else lambda step: say(text(step, width(), colour()))
-        steps = walk(SEQUENCES[name](_start(case, variants, where)), lambda asked: _fulfil(session, asked), show)
+        steps: list[Step] = []
         walks.append({"case": case, "sequence": name, "steps": steps})
+
+        def show(step: Step, steps: list[Step] = steps) -> None:
+            steps.append(step)
+            if not ask.json:
+                say(text(step, width(), colour()))
+
+        try:
+            walk(SEQUENCES[name](_start(case, variants, where)), lambda asked: _fulfil(session, asked), show)
+        except KeyboardInterrupt:
+            break
     _end(session, walks)
-
-
-def _quiet(step: Step) -> None:
-    """Nothing: JSON is printed at the end."""
 
 
 def _start(case: Case, variants: Mapping[str, Variant], where: Machine) -> Start:
     from dgw.recipes.sequence import Start
 
     variant = variants[case.variant]
+    rungs = _rungs(case.problem, variants, where)
+    ladder = tuple(rung for rung in rungs if variant.stage is None or rung.family == variant.family)
+    tops = {rung.family: rung for rung in rungs if variant.stage is not None and rung.family != variant.family}
     return Start(
         case=case,
         device=where.device,
         engine=where.engine,  # type: ignore[arg-type]
         space=variant.space,
-        rungs=_rungs(variants, where),
+        rungs=ladder,
+        beside=tuple(tops.values()) if where.engine == "gpu" else (),
         own=variant.stage is None,
         accepts=lambda one: variants[one.variant].refuses(one.problem, one.config, where.device) is None,
     )
 
 
-def _rungs(variants: Mapping[str, Variant], where: Machine) -> tuple[Rung, ...]:
-    """The stages that run here: Hopper's need a GPU, because the emulator has no wgmma."""
+def _rungs(problem: Problem, variants: Mapping[str, Variant], where: Machine) -> tuple[Rung, ...]:
+    """The stages that run here, lowest first, with the tunables that each chooses for the problem. Hopper's need a GPU,
+    because the emulator has no wgmma."""
     from dgw.recipes.sequence import Rung
 
     found = []
     for family in FAMILIES:
-        for variant in variants.values():
+        for variant in sorted(variants.values(), key=lambda one: one.stage or 0):
             plain = any(arch[-1].isdigit() for arch in variant.architectures)
             runs = variant.runs_on(where.device.arch) and (where.engine == "gpu" or plain)
             if variant.family == family and variant.stage is not None and runs:
-                found.append(Rung(variant.id, variant.version, variant.stage, variant.defaults(), family))
+                config = variant.config_for(problem, where.device)
+                found.append(Rung(variant.id, variant.version, variant.stage, config, family))
     return tuple(found)
 
 
@@ -135,6 +147,8 @@ def _fulfil(session: Session, asked: Request) -> Sequence[Record]:
     from dgw.commands import lanes
     from dgw.commands.console import progress
     from dgw.commands.session import execute
+    from dgw.recipes.sequence import COUNTED_ONLY
+    from dgw.workbench.store import open_store
 
     note(f"measuring {len(asked.cases)} case{'s' if len(asked.cases) > 1 else ''}: {asked.why}")
     session.lanes = asked.lanes
@@ -142,9 +156,34 @@ def _fulfil(session: Session, asked: Request) -> Sequence[Record]:
     session.passes = lanes.sanitizer(asked.sanitise, session.machine) if asked.sanitise else ()
     if session.passes:
         session.lanes |= {one.lane for one in session.passes}
+    on_gpu = session.machine.engine == "gpu"
+    before = {case.key: session.finished[case.key] for case in asked.cases if case.key in session.finished}
+    known = before if on_gpu and asked.lanes == COUNTED_ONLY else {}
+    if on_gpu and (asked.again or known):
+        for key in before:
+            del session.finished[key]
     with progress("diagnose") as bar:
-        execute(session, asked.cases, bar)
+        execute(session, asked.cases, bar, known)
+    if session.interrupted:
+        raise KeyboardInterrupt
+    for key in before:
+        if key not in known and key in session.finished:
+            session.finished[key] = _with_counters(session.finished[key], before[key])
+            if not session.ask.no_store:
+                open_store().put(session.id, session.finished[key])
     return [session.finished[case.key] for case in asked.cases if case.key in session.finished]
+
+
+def _with_counters(timed: Record, before: Record) -> Record:
+    """A record that was timed again, with the counters that it had before."""
+    if timed is before or timed.outcome != "ok":
+        return timed
+    counted = tuple(m for m in before.measurements if m.collector in ("ncu", "derived"))
+    return msgspec.structs.replace(
+        timed, measurements=(*timed.measurements, *counted), artifacts=before.artifacts,
+        flags=tuple(dict.fromkeys((*before.flags, *timed.flags))),
+        environment=msgspec.structs.replace(timed.environment, ncu=before.environment.ncu),
+    )  # fmt: skip
 
 
 def _end(session: Session, walks: list[dict[str, Any]]) -> None:
@@ -154,7 +193,7 @@ def _end(session: Session, walks: list[dict[str, Any]]) -> None:
 
     if session.ask.json:
         say(render({"run": session.id, "walks": msgspec.to_builtins(walks)}))
-    elif session.machine.engine != "gpu":
+    elif session.machine.engine != "gpu" and session.records:
         say(f"Time was not measured because {session.machine.reason}; lower bounds were compared instead.")
     if not session.ask.no_store:
         note(f"run {session.id} is kept: dgw report {session.id}")

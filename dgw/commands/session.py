@@ -143,10 +143,13 @@ def _gpu(ask: Ask, named: Device) -> Machine:
     return Machine("gpu", found, environment=environment)
 
 
-def execute(session: Session, cases: Sequence[Case], progress: Callable[..., None]) -> None:
+def execute(
+    session: Session, cases: Sequence[Case], progress: Callable[..., None], known: Mapping[str, Record] | None = None
+) -> None:
     """Run the cases; every record is in the session, and in the store unless --no-store, before the next starts.
 
-    Ctrl-C ends it early with `interrupted` set; what is finished stays.
+    What is `known` by case key is neither checked nor timed again on a GPU, only counted. Ctrl-C ends it early with
+    `interrupted` set; what is finished stays.
     """
     store = begin(session)
 
@@ -164,7 +167,7 @@ def execute(session: Session, cases: Sequence[Case], progress: Callable[..., Non
     left = [case for case in cases if case.key not in session.finished]
     try:
         if session.machine.engine == "gpu":
-            _on_gpu(session, cases, left, keep, progress, store)
+            _on_gpu(session, cases, left, keep, progress, store, known or {})
         else:
             _on_cpu(session, left, keep, progress)
     except KeyboardInterrupt:
@@ -202,6 +205,7 @@ def _on_gpu(
     keep: Callable[[Record], None],
     progress: Callable[..., None],
     store: Store | None,
+    known: Mapping[str, Record],
 ) -> None:
     from dgw.workbench import runner, slots
 
@@ -233,6 +237,7 @@ def _on_gpu(
         runner.Job(
             case=case, lanes=session.lanes,
             against=tuple(other for other in against.get(case.problem, ()) if other != case),
+            known=known.get(case.key),
         )
         for case in left
     ]  # fmt: skip

@@ -16,6 +16,8 @@ from dgw.recipes.retyping import STATIC, TIMED, TIMELINE
 
 Engine = Literal["gpu", "emulator", "static"]
 LANES = frozenset({"check", "time", "counters"})
+TIMED_ONLY = frozenset({"check", "time"})
+COUNTED_ONLY = frozenset({"counters"})
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,10 @@ class Rung:
 
 @dataclass(frozen=True)
 class Start:
-    """What a sequence begins with: a case, its tunables, where it runs, and the stages that run there.
+    """What a sequence begins with: a case, its tunables, where it runs, and the stages of its ladder that run there.
 
-    `accepts` says whether the variant of a case takes it at all. `own`: the kernel is the user's, so stages of the
-    ladder are only shown beside it.
+    `beside`: the top of every other ladder, which is shown and never taken. `accepts` says whether the variant of a
+    case takes it at all. `own`: the kernel is the user's, so every stage is only shown beside it.
     """
 
     case: Case
@@ -47,19 +49,25 @@ class Start:
     engine: Engine
     space: tuple[Tunable, ...] = ()
     rungs: tuple[Rung, ...] = ()
+    beside: tuple[Rung, ...] = ()
     own: bool = False
     accepts: Callable[[Case], bool] = field(default=lambda case: True, compare=False)
 
 
 @dataclass(frozen=True)
 class Request:
-    """Cases to run, and with which lanes and metrics; `sanitise` names tools of compute-sanitizer. Why, in words."""
+    """Cases to run, and with which lanes and metrics; `sanitise` names tools of compute-sanitizer. Why, in words.
+
+    On a GPU, cases that were timed before are timed once more with `again`, in turn with the others: times that were
+    taken at different moments are not compared. With the lane `counters` alone, counters are added to what is known.
+    """
 
     cases: tuple[Case, ...]
     why: str
     lanes: frozenset[str] = LANES
     metrics: tuple[str, ...] = ()
     sanitise: tuple[str, ...] = ()
+    again: bool = False
 
 
 Talk = Generator[Request | Step, tuple[Record, ...], None]

@@ -1,8 +1,8 @@
 """The seeds' seven steps: baseline, bank conflicts, tensor utilisation, coalescing, spills, persistence, validation.
 
 Steps two to six look at the recipes that belong to them. Where one of them costs something, other tunables of the same
-kernel and the stages that have the cure are measured, and the fastest goes on. As long as a round of these steps
-changed something, it is made again: a cure shows the next ailment.
+kernel and the stages of its ladder that have the cure are timed in turn with it, and the fastest goes on. As long as a
+round of these steps changed something, it is made again: a cure shows the next ailment.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from dgw.model import Case, Finding, Problem, Record, Step
 from dgw.recipes.diagnosis import diagnose
 from dgw.recipes.sequence import (
+    COUNTED_ONLY,
+    TIMED_ONLY,
     Request,
     Rung,
     Start,
@@ -157,13 +159,15 @@ def _look(start: Start, look: Look, now: _Now) -> Generator[Request | Step, tupl
     records: tuple[Record, ...] = ()
     if cases:
         why = costly[0].verdict if costly else f"{look.title}: worth a try"
-        records = yield Request(tuple(cases), why, metrics=metrics())
+        timed = yield Request((now.record.case, *cases), why, TIMED_ONLY, again=True)
+        now.record, records = timed[0], timed[1:]
         now.tried.update({record.case.key: record for record in records})
     seen = tuple(f"{_called(record.case, now.record.case)}: {figure(record)}" for record in records)
     better = [record for record in records if faster(record, now.record) and _may_take(start, record)]
     if better:
         before = now.record
-        now.record = min(better, key=lambda record: (speed(record) or ("", 0.0))[1])
+        fastest = min(better, key=lambda record: (speed(record) or ("", 0.0))[1])
+        (now.record,) = yield Request((fastest.case,), "the counters of what goes on", COUNTED_ONLY, metrics())
         why = f"{_called(now.record.case, before.case)} is faster than {before.case.variant} ({figure(before)})"
     elif records:
         why = "none of what was tried is faster"
@@ -241,10 +245,12 @@ def _validate(start: Start, first: Record, now: _Now) -> Generator[Request | Ste
     others = [msgspec.structs.replace(problem, data=data) for data in ("integer", "outliers") if problem.data != data]
     cases = tuple(with_problem(now.record.case, other) for other in others)
     records = yield Request(cases, "the result on whole numbers and on outliers", lanes=frozenset({"check"}))
+    tops = [_rung_case(rung, problem) for rung in start.beside]
+    ends = _unique([now.record.case, first.case, *(case for case in tops if start.accepts(case))])
+    timed = yield Request(tuple(ends), "what was gained, and other ladders beside it", TIMED_ONLY, again=True)
+    now.record = timed[0]
     checked = (now.record, *records)
     wrong = [record for record in checked if record.outcome not in ("ok", "refused")]
-    end, begin = speed(now.record), speed(first)
-    gained = f"{begin[1] / end[1]:.3g} times as fast as {first.case.variant}" if end and begin and end[1] else ""
     seen = tuple(f"{record.case.problem.data}: {record.outcome}{_error(record)}" for record in checked)
     yield Step(
         title="7 validation",
@@ -255,13 +261,26 @@ def _validate(start: Start, first: Record, now: _Now) -> Generator[Request | Ste
         seen=(
             *seen,
             f"ends at {_called(now.record.case, first.case)}: {figure(now.record)}",
-            *([gained] if gained else []),
+            *(said for record in timed[1:] if (said := _beside(now.record, record, first))),
         ),
         decision="stop",
         why="the result is wrong; dgw diagnose --sequence precision" if wrong else "this is the end of the seven steps",
         variant=now.record.case.variant,
         config=now.record.case.config,
     )
+
+
+def _beside(end: Record, other: Record, first: Record) -> str:
+    """How the end of the walk stands to its beginning, or to the top of another ladder; empty where no time tells."""
+    mine, theirs = speed(end), speed(other)
+    if mine is None or theirs is None or mine[0] != theirs[0] or not mine[1] or not theirs[1]:
+        return ""
+    name = other.case.variant
+    if other.case.key == first.case.key:
+        return f"{theirs[1] / mine[1]:.3g} times as fast as {name}"
+    if not faster(other, end):
+        return f"the top of another ladder, {name}, is not faster: {figure(other)}"
+    return f"another ladder goes further: {name} takes {figure(other)}, {mine[1] / theirs[1]:.3g} times as fast"
 
 
 def _error(record: Record) -> str:

@@ -76,6 +76,47 @@ def test_a_stage_that_is_not_faster_is_not_taken() -> None:
     assert walked("seven-step", start(), scripted(slow))[-1].variant == "cuda/tensor-core"
 
 
+def test_what_is_tried_is_timed_in_turn_with_the_kernel_in_hand_and_only_what_goes_on_is_counted() -> None:
+    asked: list[Request] = []
+
+    def fulfil(one: Request) -> Sequence[Record]:
+        asked.append(one)
+        return scripted(LADDER)(one)
+
+    walked("seven-step", start(), fulfil)
+    tried = [one for one in asked if one.again]
+    counted = [one.cases[0].variant for one in asked if one.metrics]
+    assert all(one.lanes == {"check", "time"} and len(one.cases) > 1 for one in tried)
+    assert tried[0].cases[0].variant == "cuda/naive"
+    assert counted == ["cuda/naive", "cuda/tiled", "cuda/swizzled", "cuda/tensor-core", "cuda/persistent"]
+    assert [one.lanes for one in asked if one.metrics][1:] == [frozenset({"counters"})] * 4
+    assert [case.variant for case in tried[-1].cases] == ["cuda/persistent", "cuda/naive"]
+
+
+def test_a_gpu_that_is_faster_at_times_changes_nothing() -> None:
+    close = {**LADDER, "cuda/persistent": {"time_cold": 273e-6}}
+    groups: list[int] = []
+
+    def fulfil(one: Request) -> Sequence[Record]:
+        groups.append(len(groups))
+        state = 0.8 if len(groups) % 2 else 1.2
+        drifting = {n: {**v, "time_cold": v["time_cold"] * state} for n, v in close.items()}
+        return scripted(drifting)(one)
+
+    assert walked("seven-step", start(), fulfil)[-1].variant == "cuda/tensor-core"
+
+
+def test_a_walk_stays_in_its_ladder_and_shows_the_top_of_another_beside_its_end() -> None:
+    other = Rung("hopper/persistent", 1, 4, TILES, "hopper")
+    numbers = {**LADDER, "hopper/persistent": {"time_cold": 185e-6}}
+    last = walked("seven-step", start(beside=(other,)), scripted(numbers))[-1]
+    assert last.variant == "cuda/persistent"
+    assert "another ladder goes further: hopper/persistent takes 185 us cold, 1.43 times as fast" in last.seen
+    slower = {**LADDER, "hopper/persistent": {"time_cold": 300e-6}}
+    last = walked("seven-step", start(beside=(other,)), scripted(slower))[-1]
+    assert "the top of another ladder, hopper/persistent, is not faster: 300 us cold" in last.seen
+
+
 def test_a_users_kernel_stays_the_users_and_sees_the_stages_beside_it() -> None:
     mine = {**LADDER, "mine/kernel": LADDER["cuda/tiled"]}
     steps = walked("seven-step", start("mine/kernel", own=True), scripted(mine))
