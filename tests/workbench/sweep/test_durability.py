@@ -95,7 +95,7 @@ def killed_again_and_again(folder: Path, cache: Path, times: int, seed: int, gpu
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+    return tmp_path_factory.getbasetemp() / "sweep-cache"
 
 
 def test_after_kills_at_random_every_case_is_there_once_and_few_were_begun_twice(tmp_path: Path, cache: Path) -> None:
@@ -113,3 +113,21 @@ def test_after_a_hundred_kills_every_case_is_there_once(tmp_path: Path, cache: P
 @pytest.mark.slow
 def test_after_kills_of_a_sweep_on_two_gpus_every_case_is_there_once(tmp_path: Path, cache: Path) -> None:
     killed_again_and_again(tmp_path, cache, 20, 3, gpus=2)
+
+
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_ctrl_c_ends_a_process_with_130_and_the_command_that_goes_on(tmp_path: Path, cache: Path, gpus: int) -> None:
+    with sweeping(tmp_path, cache, gpus) as process:
+        journal = tmp_path / "journal"
+        while process.poll() is None and not (journal.exists() and journal.stat().st_size > 100):
+            continue
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate()
+    text = told.decode()
+    assert process.returncode == 130, text
+    assert "error: interrupted: " in text
+    assert "of 70 cases are finished" in text
+    assert "--shape 64x64x64 --resume" in text
+    assert "Traceback" not in text
+    if gpus == 1:
+        finish(tmp_path, cache, gpus)

@@ -24,7 +24,7 @@ ALL = ("check", "time", "race")
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+    return tmp_path_factory.getbasetemp() / "sweep-cache"
 
 
 def session(cache: Path, journal: Path, broken: str = "-") -> runner.Session:
