@@ -15,6 +15,7 @@ from dgw.errors import DgwError, Exit, UsageError, worst
 
 if TYPE_CHECKING:
     from dgw.workbench.baselines import BaselineFile
+    from dgw.workbench.gate.facts import Facts
     from dgw.workbench.gate.verdict import GateCase, GateReport
 
 app = typer.Typer(
@@ -167,9 +168,10 @@ def _write(
 ) -> list[dict[str, Any]]:
     """Write the files of which something changed; one summary each."""
     from dgw import __version__
-    from dgw.commands.session import commit
+    from dgw.commands.gate_sides import head_commit
     from dgw.workbench.baselines import Approval, approve
 
+    commit = head_commit(subject.pick.kernels or subject.pick.kernel)
     places: dict[tuple[str, str, str], list[Compared]] = {}
     for one in compared:
         if one.known.outcome == "ok":
@@ -179,12 +181,13 @@ def _write(
     for (toolchain, family, compiler), members in places.items():
         old = subject.file(toolchain, family)
         fresh = [one for one in members if _is_new(one, old, compiler, _suite(subject))]
+        said = {one.known.facts.key: _change(judged[one.known.facts.key], one.known.facts) for one in fresh}
         dropped = [facts for facts in gone if facts.variant.partition("/")[0] == family]
         if not fresh and not dropped:
             continue
-        changes = [*(_change(judged[one.known.facts.key]) for one in fresh), *(f"{f.label}: dropped" for f in dropped)]
+        changes = [*said.values(), *(f"{f.label}: dropped" for f in dropped)]
         entry = Approval(
-            approved=datetime.now(UTC).date().isoformat(), reason=reason, dgw=__version__, commit=commit(),
+            approved=datetime.now(UTC).date().isoformat(), reason=reason, dgw=__version__, commit=commit,
             suite=_suite(subject), until=until, changes=tuple(changes),
         )  # fmt: skip
         place = (subject.device.arch, toolchain, family, compiler)
@@ -207,9 +210,11 @@ def _is_new(one: Compared, old: BaselineFile | None, compiler: str, suite: str) 
     return bool(suite) and suite not in old.cases[one.known.facts.key].suites
 
 
-def _change(case: GateCase) -> str:
+def _change(case: GateCase, facts: Facts) -> str:
     from dgw.reports.gate_text import change_text
+    from dgw.workbench.gate.exact import compiled_only
 
-    if case.status == "missing":
-        return f"{case.label}: new"
-    return f"{case.label}: {'; '.join(map(change_text, case.changed)) or case.status}"
+    why = compiled_only(facts)
+    unseen = f" (only compiled, the result was not checked: {why})" if why else ""
+    what = "new" if case.status == "missing" else "; ".join(map(change_text, case.changed)) or case.status
+    return f"{case.label}: {what}{unseen}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -66,6 +67,13 @@ Wait = Annotated[
     float | None,
     typer.Option("--wait", metavar="S", min=0, help="Seconds to wait for a GPU that another dgw measures on."),
 ]
+LockClocks = Annotated[
+    int,
+    typer.Option("--lock-clocks", metavar="MHZ", min=0, help="Hold the SM clock there meanwhile; needs the right to."),
+]
+AllowShared = Annotated[
+    bool, typer.Option("--allow-shared", help="Measure also on a MIG slice, or where other processes compute.")
+]
 GateSeed = Annotated[int, typer.Option("--gate-seed", min=0, help="Seed of the order in which turns are taken.")]
 
 
@@ -104,6 +112,8 @@ class Typed:
     self_test: SelfTest = 0
     calibrate: Calibrate = False
     wait: Wait = None
+    lock_clocks: LockClocks = 0
+    allow_shared: AllowShared = False
     on_inconclusive: OnInconclusive = "fail"
     on_missing: OnMissing = "fail"
     no_store: options.NoStore = False
@@ -146,7 +156,7 @@ def gate(ctx: typer.Context, typed: Typed) -> None:
     if typed.exact:
         from dgw.commands.gate_exact import exact_gate
 
-        gate_output.publish(exact_gate(_exact(typed), arguments, typed.missing), outputs)
+        gate_output.publish(exact_gate(_exact(typed), arguments, typed.missing, typed.explain), outputs)
     from dgw.commands.gate_time import time_gate
 
     timed = _timed(typed)
@@ -159,7 +169,23 @@ def gate(ctx: typer.Context, typed: Typed) -> None:
     gate_output.publish(time_gate(timed, arguments), outputs)
 
 
+_BASES = ("base", "base_tree", "base_kernel", "base_python")
+_ONLY_TIME = (
+    *_BASES, "plan", "floor", "gate_seed", "time_identical", "no_counters", "self_test", "calibrate", "wait",
+    "lock_clocks", "allow_shared",
+)  # fmt: skip
+
+
+def _demand_unused(typed: Typed, names: Iterable[str], why: str) -> None:
+    """Raises UsageError for an option that was typed and would mean nothing."""
+    for name in names:
+        if getattr(typed, name) != getattr(Typed(), name):
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option} {why}", f"the same without {option}")
+
+
 def _exact(typed: Typed) -> Pick:
+    _demand_unused(typed, _ONLY_TIME, "belongs to the time gate: --exact compares with perf/baselines")
     if typed.bias or typed.residual or typed.out or (typed.activation, typed.quantise) != ("none", "none"):
         raise UsageError("the exact gate compares plain multiplications", "dgw gate --base REF with an epilogue")
     return Pick(
@@ -171,6 +197,15 @@ def _exact(typed: Typed) -> Pick:
 def _timed(typed: Typed) -> TimePick:
     from dgw.commands.gate_time import TimePick
 
+    _demand_unused(
+        typed, ("device", "baselines"), "belongs to dgw gate --exact: time is measured on the GPU that is here"
+    )
+    if typed.self_test or typed.calibrate:
+        _demand_unused(typed, _BASES, "has no use here: head is compared with itself")
+    if typed.calibrate:
+        _demand_unused(
+            typed, ("self_test", "plan", "floor"), "does not go with --calibrate, which counts and times nothing"
+        )
     same = {one.name for one in fields(TimePick)} & {one.name for one in fields(Typed)}
     return TimePick(
         **{name: getattr(typed, name) for name in same - {"deadline", "on_inconclusive", "on_missing"}},

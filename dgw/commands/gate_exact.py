@@ -49,7 +49,8 @@ def report(
 ) -> GateReport:
     """What was compared, as a report of the gate."""
     from dgw import __version__
-    from dgw.commands.session import commit, stamp
+    from dgw.commands.gate_sides import head_commit
+    from dgw.commands.session import stamp
     from dgw.model import digest
     from dgw.workbench.emulator.grid import PROTOCOL
     from dgw.workbench.gate.verdict import GateReport, Side
@@ -67,7 +68,7 @@ def report(
         dgw=__version__,
         gate="exact",
         base=Side(label=subject.baselines.shown, kind="baseline", digest=digest(approved)),
-        head=Side(label="this tree", kind="tree", commit=commit()),
+        head=Side(label="this tree", kind="tree", commit=head_commit(subject.pick.kernels or subject.pick.kernel)),
         suite=subject.pick.named,
         device=subject.device.name,
         toolchain=", ".join(dict.fromkeys(one.known.compiler for one in compared)),

@@ -23,13 +23,22 @@ PACKAGE = Path(__file__).resolve().parents[2]
 def head_side(pick: TimePick) -> SideSetup:
     """The working tree: this dgw's kernels, or those of the repository that one stands in."""
     from dgw.workbench.gate.sides import SideSetup
-    from dgw.workbench.gate.trees import repository, working_tree
+    from dgw.workbench.gate.trees import project, working_tree
 
-    top = repository(Path.cwd())
-    tree = working_tree(top or PACKAGE)
+    tree = working_tree(project(Path.cwd(), PACKAGE, pick.kernels or pick.kernel))
     own = tree.kernels is None or tree.folder.resolve() == PACKAGE
     selects = [] if own else ["--tree", str(tree.folder)]
     return SideSetup("head", tree.about, _program(sys.executable), [*selects, *_extras(pick.kernels, pick.kernel)])
+
+
+def head_commit(own: Path | None) -> str:
+    """The commit of the repository that is gated: the one that one stands in, not dgw's where that is another.
+
+    `own` is the folder or file of kernels of one's own. DGW_COMMIT counts where git knows nothing.
+    """
+    from dgw.workbench.gate.trees import project, working_tree
+
+    return working_tree(project(Path.cwd(), PACKAGE, own)).about.commit or os.environ.get("DGW_COMMIT", "")
 
 
 def _program(python: str) -> list[str]:

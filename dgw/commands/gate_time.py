@@ -68,6 +68,8 @@ class TimePick:
     on_missing: Literal["fail", "record"] = "fail"
     deadline: float = 30.0
     wait: float | None = None
+    lock_clocks: int = 0
+    allow_shared: bool = False
     no_store: bool = False
 
     def ask(self) -> Ask:
@@ -119,7 +121,7 @@ def place(pick: TimePick) -> Iterator[Place]:
     from dgw.commands.session import machine
 
     ask = pick.ask()
-    with hold_gpu(pick.wait) as variables:
+    with hold_gpu(pick.wait, pick.lock_clocks, pick.allow_shared) as variables:
         try:
             with _environment(variables):
                 where = machine(ask)
@@ -243,6 +245,7 @@ def run_one(
     where: Place, setup: Setup, arguments: tuple[str, ...], kind: Kind, progress: Callable[..., None]
 ) -> GateReport:  # fmt: skip
     """Measure, judge, keep, and give the report."""
+    from dgw.commands.gate_lock import GRACE_S, shared_gpu
     from dgw.commands.session import stamp
     from dgw.workbench.gate.measure import measure
     from dgw.workbench.gate.reporting import Heading, report
@@ -255,6 +258,8 @@ def run_one(
         shutil.rmtree(setup.folder, ignore_errors=True)
     pick = where.pick
     suite = where.ask.suite
+    if why := shared_gpu(where.variables.get("CUDA_VISIBLE_DEVICES", ""), 0.0 if pick.allow_shared else GRACE_S):
+        measured.notes.append(f"the GPU was shared when the gate ended: {why}")
     heading = Heading(name, created, ("dgw", *arguments), __version__, setup.base.about, setup.head.about, suite)
     explain = _explain if pick.explain else None
     made = report(heading, measured, setup.policy, setup.calibration, explain, _shown)
@@ -328,7 +333,7 @@ def policy_of(pick: TimePick) -> GatePolicy:
     mean = floors.get("geometric_mean", policy.mean_floor)
     if not floor > 0 or not mean > 0:
         raise UsageError("the floors of time must be above 0: nothing is measured exactly", "--floor 0.01")
-    return msgspec.structs.replace(policy, floor=floor, mean_floor=mean)
+    return msgspec.structs.replace(policy, floor=floor, mean_floor=mean, locked_hz=pick.lock_clocks * 1e6)
 
 
 def time_gate(pick: TimePick, arguments: tuple[str, ...], kind: Kind = "gate") -> GateReport:

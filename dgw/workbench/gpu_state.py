@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ class GpuState:
     """One GPU: clocks in Hz (None: unknown), `processes` of others on it, `cuda` that the driver supports."""
 
     index: int = 0
+    uuid: str = ""
     name: str = ""
     capability: str = ""  # such as 9.0
     driver: str = ""
@@ -56,6 +57,7 @@ def _state(api: Any, index: int) -> GpuState:
     processes = ask(lambda: api.nvmlDeviceGetComputeRunningProcesses(handle), [])
     return GpuState(
         index=index,
+        uuid=_text(ask(lambda: api.nvmlDeviceGetUUID(handle), "")),
         name=_text(ask(lambda: api.nvmlDeviceGetName(handle), "")),
         capability=f"{major}.{minor}",
         driver=_text(ask(api.nvmlSystemGetDriverVersion, "")),
@@ -66,6 +68,24 @@ def _state(api: Any, index: int) -> GpuState:
         clock_limit_hz=_hertz(ask(lambda: api.nvmlDeviceGetApplicationsClock(handle, api.NVML_CLOCK_SM), None)),
         max_clock_hz=_hertz(ask(lambda: api.nvmlDeviceGetMaxClockInfo(handle, api.NVML_CLOCK_SM), None)),
     )
+
+
+def shared_by(uuid: str, states: Sequence[GpuState]) -> str:
+    """Why a GPU is not ours alone, in words: a slice of it, or processes of others; empty where nothing says so.
+
+    `uuid` is what CUDA_VISIBLE_DEVICES names, empty for the first GPU there is.
+    """
+    if uuid.startswith("MIG-"):
+        return "it is a slice of a GPU (MIG), and others may work on the other slices"
+    state = next((state for state in states if state.uuid == uuid or not uuid), None)
+    if state is None:
+        return ""
+    if state.mig:
+        return "it is in MIG mode, and others may work on the other slices"
+    if state.processes:
+        others = "another process computes" if state.processes == 1 else f"{state.processes} other processes compute"
+        return f"{others} on it"
+    return ""
 
 
 def _text(value: Any) -> str:

@@ -72,7 +72,7 @@ def prepare_lab(monkeypatch: pytest.MonkeyPatch, lab: Lab) -> None:
 
 
 @contextlib.contextmanager
-def held(wait_s: float | None) -> Iterator[dict[str, str]]:
+def held(wait_s: float | None, lock_mhz: int = 0, allow_shared: bool = False) -> Iterator[dict[str, str]]:
     """A GPU that nobody else wants."""
     yield {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,23 @@ def test_what_was_approved_is_identical_afterwards(repository: Repository) -> No
     ended = repository.gate()
     assert ended.code == 0
     assert "1 identical (exit 0)" in ended.out
+
+
+def test_commits_are_those_of_the_repository_that_is_gated_and_not_those_of_dgw(bare: Repository) -> None:
+    names = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+    for arguments in (["init", "-q"], ["add", "gated"], [*names, "commit", "-q", "-m", "kernels"]):
+        subprocess.run(["git", *arguments], cwd=bare.folder, check=True, capture_output=True)
+    asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=bare.folder, capture_output=True, text=True, check=True)
+    assert bare.approve().code == 0
+    (approval,) = json.loads(bare.file.read_text())["history"]
+    assert approval["commit"] == bare.report()["head"]["commit"] == asked.stdout.strip()
+
+
+def test_outside_of_a_repository_kernels_of_ones_own_have_no_commit(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DGW_COMMIT", raising=False)
+    assert repository.report()["head"].get("commit", "") == ""
 
 
 def test_comments_and_line_numbers_make_no_difference(repository: Repository) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ import pytest
 
 from dgw.commands import gate_lock
 from dgw.model import Measurement
-from dgw.workbench import counters, slots
+from dgw.workbench import clocks, counters, gpu_state, slots
 from dgw.workbench.counters import Harvest
 from dgw.workbench.gate import counting, policy
+from dgw.workbench.gpu_state import GpuState
 from dgw.workbench.slots import Slot
 from dgw.workbench.store import open_store
 from dgw.workbench.store.gates import kept
@@ -152,6 +154,59 @@ def test_a_second_gate_on_the_same_gpu_waits_for_it(
     thread.join(30)
     assert told.is_set()
     assert ended.code == 0, ended.err
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        (GpuState(uuid="GPU-1", processes=2), "2 other processes compute on it"),
+        (GpuState(uuid="GPU-1", mig=True), "MIG mode"),
+    ],
+)
+def test_a_gpu_that_others_use_too_is_refused_unless_it_is_allowed(
+    gate: Gate, one_gpu: Slot, monkeypatch: pytest.MonkeyPatch, state: GpuState, said: str
+) -> None:
+    monkeypatch.setattr(gpu_state, "gpu_states", lambda: [GpuState(uuid="GPU-0", processes=9), state])
+    monkeypatch.setattr(gate_lock, "GRACE_S", 0.0)
+    ended = gate()
+    assert ended.code == 6
+    assert ended.error_is_two_lines(), ended.err
+    assert said in ended.err
+    allowed = gate("--allow-shared", "--json")
+    assert allowed.code == 0
+    assert any(said in note for note in report_of(allowed).notes)
+
+
+def test_a_mig_slice_is_refused() -> None:
+    assert "MIG" in gpu_state.shared_by("MIG-5", [])
+    assert gpu_state.shared_by("GPU-1", [GpuState(uuid="GPU-1"), GpuState(uuid="GPU-2", processes=1)]) == ""
+
+
+def test_clocks_are_locked_while_a_gate_measures_and_rounds_beside_them_do_not_count(
+    gate: Gate, one_gpu: Slot, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    @contextlib.contextmanager
+    def locked(uuid: str, megahertz: int, warn: Any) -> Iterator[None]:
+        asked.append((uuid, megahertz))
+        yield
+
+    monkeypatch.setattr(clocks, "locked", locked)
+    held = report_of(gate("--lock-clocks", "1980", "--json"))
+    assert held.policy["locked_sm_clock_hz"] == 1.98e9
+    assert {case.status for case in held.cases} == {"identical", "unchanged"}
+    ended = gate("--lock-clocks", "1500", "--json")  # the played GPU stays at 1980
+    assert ended.code == 3
+    assert "the SM clock left the locked one" in ended.out
+    assert asked == [("GPU-1", 1980), ("GPU-1", 1500)]
+
+
+def test_another_seed_does_not_measure_from_the_beginning(gate: Gate, lab: Lab) -> None:
+    lab.slow["head"]["mine/changed"] = 1.03
+    assert gate("--gate-seed", "1").code == 1
+    again = report_of(gate("--gate-seed", "2", "--floor", "0.02", "--json"))
+    assert {case.attempts for case in again.cases if case.variant == "mine/changed"} == {2}
 
 
 def nights(values: list[float]) -> None:

@@ -101,7 +101,9 @@ def test_an_unsteady_machine_is_3_whatever_the_times_say(gate: Gate, lab: Lab) -
 
 def test_thermal_throttling_is_3(gate: Gate, lab: Lab) -> None:
     lab.throttle = ("HwThermalSlowdown",)
-    assert gate().code == 3
+    ended = gate("--json")
+    assert ended.code == 3
+    assert "20 of 20 rounds are invalid (20 x HwThermalSlowdown)" in ended.out
 
 
 def test_nothing_to_compare_is_4(gate: Gate, tmp_path: Path) -> None:
@@ -203,6 +205,10 @@ def test_a_machine_without_a_gpu_is_6_and_told_of_the_exact_gate(gate: Gate, mon
         (("--on-inconclusive", "shrug"), "cannot be 'shrug'"),
         (("--plan", "huge"), "no plan is named 'huge'"),
         (("--floor", "0"), "must be above 0"),
+        (("--exact",), "--base-tree belongs to the time gate"),
+        (("--device", "h200"), "--device belongs to dgw gate --exact"),
+        (("--self-test", "2"), "head is compared with itself"),
+        (("--calibrate",), "head is compared with itself"),
     ],
 )
 def test_what_cannot_be_is_a_usage_error(gate: Gate, options: tuple[str, ...], said: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from dgw.model import Measurement, Noun
 from dgw.workbench.children import Child
 from dgw.workbench.counters import CHUNK, CounterLane
+from dgw.workbench.gate.figures import of_worst_launch
 from dgw.workbench.gate.sides import SideSetup
 from dgw.workbench.gate.verdict import Change
 from dgw.workbench.passes import grouped
@@ -168,6 +169,12 @@ def _number(measured: Sequence[Measurement], metric: str) -> float | None:
     return None
 
 
+def _figure(measured: Sequence[Measurement], metric: str) -> float | None:
+    """What a case has of a metric; of what a launch needs the worst launch's."""
+    found = of_worst_launch(measured, metric) if metric in STATIC else None
+    return _number(measured, metric) if found is None else found
+
+
 def changes(
     base: Sequence[Measurement], head: Sequence[Measurement], calibration: Calibration | None
 ) -> tuple[Change, ...]:
@@ -175,7 +182,7 @@ def changes(
     found = []
     names = dict.fromkeys(m.metric for m in (*base, *head) if m.metric in STATIC or m.metric in COUNTERS)
     for metric in names:
-        before, after = _number(base, metric), _number(head, metric)
+        before, after = (_figure(side, metric) for side in (base, head))
         if before is None or after is None or before == after:
             continue
         exact = metric in STATIC or metric in FROM_NOTHING

@@ -144,7 +144,7 @@ def _unflagged(rounds: CaseRounds, policy: GatePolicy, family: int) -> Judged:
     values = pair_values(rounds.all)
     if len(values) < LEAST_PAIRS:
         why = f"only {len(values)} pairs could be measured, {LEAST_PAIRS} are needed"
-        return Judged("inconclusive", (why,), pairs=len(values), rounds=rounds)
+        return Judged("inconclusive", (why, *_dropped(rounds)), pairs=len(values), rounds=rounds)
     test = t_test(values)
     sure = bool(statistics.certified(test, policy))
     said = f"{effect(test)}, at most {percent(float(test.bound(policy.certainty)))} slower with 95 %"
@@ -183,14 +183,18 @@ def _enough(needed: int | None) -> str:
 def _checked(judged: Judged, rounds: CaseRounds, policy: GatePolicy) -> Judged:
     """Too many invalid rounds, or too little power for a green verdict: inconclusive."""
     if rounds.dropped_share > policy.most_dropped:
-        named = ", ".join(f"{count} x {why}" for why, count in rounds.dropped.items())
-        dropped = f"{sum(rounds.dropped.values())} of {rounds.total} rounds are invalid ({named})"
-        return _as(judged, "inconclusive", dropped)
+        return _as(judged, "inconclusive", "; ".join(_dropped(rounds)))
     if judged.status == "unchanged" and judged.mde is not None and judged.mde > policy.underpowered:
         needed = statistics.pairs_needed(rounds.spread, policy.floor, 1 - policy.certainty, POWER)
         why = f"under-powered: only slowdowns above {percent(judged.mde)} would be found in {POWER:.0%} of tries"
         return _as(judged, "inconclusive", f"{why}; {_enough(needed)}", needed)
     return judged
+
+
+def _dropped(rounds: CaseRounds) -> tuple[str, ...]:
+    """Which rounds do not count, and why; nothing where all do."""
+    named = ", ".join(f"{count} x {why}" for why, count in rounds.dropped.items())
+    return (f"{sum(rounds.dropped.values())} of {rounds.total} rounds are invalid ({named})",) if named else ()
 
 
 def _as(judged: Judged, status: Status, why: str, needed: int | None = None) -> Judged:

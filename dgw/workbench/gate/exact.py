@@ -23,6 +23,11 @@ def same(base: Facts, head: Facts) -> bool:
     return (base.code, base.launch, base.config) == (head.code, head.launch, head.config) and bool(head.code)
 
 
+def compiled_only(facts: Facts) -> str:
+    """Why nothing is known of what a case does when it runs; empty where the emulator ran it, or nobody tried."""
+    return facts.absent.get("inst_executed", "") if "inst_executed" not in facts.figures else ""
+
+
 def judge(base: Facts | None, head: Known, floors: Mapping[str, float], missing: str = "") -> GateCase:
     """The verdict on one case. `base` None: nothing was approved, for the reason `missing`.
 
@@ -49,6 +54,8 @@ def judge(base: Facts | None, head: Known, floors: Mapping[str, float], missing:
     status, reasons = _verdict(base, head, changed)
     worse = next((change.metric for change in changed if change.worse), "")
     file, line = head.lines.get(worse, ("", 0))
+    if (why := compiled_only(head.facts)) and status != "not-comparable":
+        reasons = (*reasons, f"only what was compiled is compared, not the result and not what runs: {why}")
     own = head.source is not None and PurePath(file).name == head.source.name
     return GateCase(status=status, reasons=reasons, changed=changed, line=line if own else None, **known)
 

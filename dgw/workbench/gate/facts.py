@@ -37,7 +37,7 @@ from dgw.toolchain.toolkit import compiler_identity
 from dgw.workbench.collectors.emulator import Emulation, emulate
 from dgw.workbench.emulator.grid import PROTOCOL
 from dgw.workbench.gate.deadline import TooSlow, deadline
-from dgw.workbench.gate.figures import FIGURES, OPCODES
+from dgw.workbench.gate.figures import FIGURES, OPCODES, of_worst_launch
 from dgw.workbench.prepare import Prepared, prepare
 
 DEADLINE_S = 120.0
@@ -123,8 +123,10 @@ def identify(case: Case, asked: Config, variant: Variant, device: Device, cache:
     remarks = sum(len(build.coded_remarks) for build in prepared.builds.values())
     figures = {"kernels": float(len(plan.launches)), "ptxas_remarks": float(remarks)}
     static = [key for key, figure in FIGURES.items() if figure.lane == "static" and key not in figures]
-    figures |= {key: value for key in static if (value := record.number(key)) is not None}
-    absent = {key: found.absent for key in static if (found := record.get(key)) is not None and found.value is None}
+    known = {key: of_worst_launch(record.measurements, key) for key in static}
+    figures |= {key: value for key, value in known.items() if value is not None}
+    reasons = {m.metric: m.absent for m in record.measurements if m.value is None and m.absent}
+    absent = {key: reasons[key] for key in static if key not in figures and key in reasons}
     facts = msgspec.structs.replace(
         facts,
         code=tuple(prepared.builds[launch.source].code_hash for launch in plan.launches),

@@ -5,8 +5,11 @@ Every figure is the same on every machine that has the same compiler, so any dif
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
+
+from dgw.model import Measurement
 
 TENSOR_OPCODES = ("HMMA", "IMMA", "QMMA", "DMMA", "OMMA", "BMMA", "HGMMA", "IGMMA", "QGMMA", "BGMMA", "UTCHMMA",
                   "UTCIMMA", "UTCQMMA", "UTCOMMA")  # fmt: skip
@@ -82,3 +85,16 @@ FIGURES = {
     )
 }
 """All figures by key. The order is that of reports: what is most telling stands first."""
+
+
+def of_worst_launch(measured: Iterable[Measurement], key: str) -> float | None:
+    """The figure of the static lane, of several launches that of the worst: the case's own is that of the largest grid,
+    which may be a copy before the kernel that matters. None where it is unknown of one of them."""
+    figure = FIGURES[key]
+    own = [m for m in measured if m.metric == key and m.collector == "static"]
+    each = [m.value for m in own if m.scope.startswith("kernel ")] if figure.worse else []
+    values = each or [m.value for m in own if m.scope == "case"]
+    numbers = [float(value) for value in values if isinstance(value, int | float)]
+    if not numbers or len(numbers) < len(values):
+        return None
+    return min(numbers) if figure.worse == "lower" else max(numbers)

@@ -229,11 +229,14 @@ class _Gate:
             found.decide("failed", f"base: {done.outcome}: {done.reason}")
 
     def _subject(self) -> str:
-        """What gates must have in common to pool their pairs: code of both sides, GPU, driver, rules."""
-        out = self.out
+        """What gates must have in common to pool their pairs: code of both sides, GPU, driver, and how pairs are taken.
+
+        Not how they are judged, nor the seed: with another one a gate would be tried again until it is green.
+        """
+        out, policy = self.out, self.setup.policy
         code = {key: (one.base.identity, one.head.identity) for key, one in out.found.items()}
         where = [out.environment.device, out.environment.device_uuid, out.environment.driver]
-        return digest([code, where, GATE_PROTOCOL, self.setup.policy])[:32]
+        return digest([code, where, GATE_PROTOCOL, policy.rounds, policy.turn_s, policy.locked_hz])[:32]
 
     # -- time
 

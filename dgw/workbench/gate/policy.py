@@ -32,6 +32,7 @@ class GatePolicy(Noun, frozen=True, kw_only=True):
     flag_p: float = 0.05
     certainty: float = 0.95  # of the one-sided bound below which a case is called unchanged
     sentinels: int = 4
+    locked_hz: float = 0.0  # the SM clock that the GPU is held at, 0 where its clocks are its own
     most_dropped: float = 0.2  # share of rounds that may be invalid
     clock_apart: float = 0.05  # SM clocks of the two turns, against their usual ratio for this case
     first_warm_up_s: float = 1.0

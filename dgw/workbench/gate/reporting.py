@@ -74,6 +74,7 @@ def report(
             "alpha": policy.alpha,
             "turn_s": policy.turn_s,
             "seed": policy.seed,
+            **({"locked_sm_clock_hz": policy.locked_hz} if policy.locked_hz else {}),
         },
         notes=tuple(notes),
         interrupted=measured.interrupted,

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from dgw.model import Noun
+from dgw.workbench.clocks import WITHIN
 from dgw.workbench.gate.policy import GatePolicy
 from dgw.workbench.gate.statistics import Floats, spreads, trimmed_mean
 
@@ -121,6 +122,9 @@ def invalid(one: Round, usual: float | None, policy: GatePolicy) -> str:
     throttled = [reason for reason in one.throttle if reason in INVALID]
     if throttled:
         return throttled[0]
+    clocks = [clock for clock in (one.base_clock, one.head_clock) if clock]
+    if policy.locked_hz and any(abs(clock / policy.locked_hz - 1) > WITHIN for clock in clocks):
+        return "the SM clock left the locked one"
     if usual and one.base_clock and one.head_clock:
         apart = abs(one.head_clock / one.base_clock / usual - 1)
         if apart > policy.clock_apart:

@@ -51,6 +51,17 @@ def working_tree(folder: Path) -> Tree:
     return Tree(folder, Side(label=label, kind="tree", commit=commit))
 
 
+def project(start: Path, package: Path, own: Path | None = None) -> Path:
+    """The folder whose commit says which code is gated: the repository that `start` lies in; outside of any that of the
+    kernels named (`own`), or else the one of dgw (`package`), whose kernels these are."""
+    if (top := repository(start)) is not None:
+        return top
+    if own is None:
+        return package
+    place = (own if own.is_dir() else own.parent).resolve()
+    return repository(place) or place
+
+
 def folder_tree(folder: Path) -> Tree:
     """A folder given by name. Raises UsageError when there is none."""
     if not folder.is_dir():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,13 @@ from dgw.workbench.gate.policy import GatePolicy
 from dgw.workbench.gate.statistics import Floats, Test
 
 SIGMA_PROCESS = 0.002
+OUTLIERS = (5, 12)  # in sigmas; with these all of the reference's tables come out, in all plans
 
 
 @dataclass(frozen=True)
 class Noise:
-    """`sigma`: a turn's scatter. One turn in `1 / outliers` is slower by 3 to 10 sigma. `drift`: over the rounds of a
-    pair. `process`: the bias of each process, for each shape its own."""
+    """`sigma`: a turn's scatter. One turn in `1 / outliers` is slower by OUTLIERS. `drift`: over the rounds of a pair.
+    `process`: the bias of a pair of processes in its log ratio, for each shape its own."""
 
     sigma: float
     outliers: float = 0.03
@@ -30,7 +32,7 @@ class Noise:
         first = rng.random(shape) < 0.5
         place = np.arange(rounds) * 2.0
         base, head = place + ~first, place + first
-        bias = rng.standard_normal((*effect.shape, pairs, 1)) * self.process * 2**0.5
+        bias = rng.standard_normal((*effect.shape, pairs, 1)) * self.process
         slope = self.drift / (2 * rounds)
         return self._turns(rng, shape, head * slope + bias + effect[..., None, None]) - self._turns(
             rng, shape, base * slope
@@ -39,7 +41,7 @@ class Noise:
     def _turns(self, rng: Any, shape: tuple[int, ...], level: Floats) -> Floats:
         hit = rng.random(shape) < self.outliers
         return np.asarray(
-            level + self.sigma * (rng.standard_normal(shape) + np.where(hit, rng.uniform(3, 10, shape), 0.0))
+            level + self.sigma * (rng.standard_normal(shape) + np.where(hit, rng.uniform(*OUTLIERS, shape), 0.0))
         )
 
 
@@ -73,6 +75,33 @@ def gates(rng: Any, noise: Noise, effect: Floats, policy: GatePolicy) -> Outcome
     overall = statistics.t_test(first.mean(axis=-2))
     rounds = policy.turns + float(flagged.mean()) * policy.confirm_pairs * policy.rounds
     return Outcome(regressed, statistics.mean_rejected(overall, policy), rounds)
+
+
+@lru_cache
+def clean(noise: Noise, policy: GatePolicy, count: int, cases: int = 63) -> Floats:
+    """Of `count` gates over clean cases: the p of the confirmation of each, 2 for what the screen did not flag."""
+    rng, effect = np.random.default_rng(10), np.zeros((count, cases))
+    flagged = statistics.flagged(statistics.t_test(_pair_means(rng, noise, effect, policy, "screen")), policy)
+    p = np.full(effect.shape, 2.0)
+    p[flagged] = statistics.t_test(_pair_means(rng, noise, effect[flagged], policy, "confirm")).slower
+    return p
+
+
+def power(rng: Any, noise: Noise, slowdown: float, policy: GatePolicy, count: int, others: int) -> float:
+    """The share of `count` gates that call one slower case of 64 regressed. The other 63 are independent of it, so that
+    gates of these alone (`others`, drawn once) are combined with every draw of the slower one."""
+    effect = np.full(count, slowdown)
+    flagged = statistics.flagged(statistics.t_test(_pair_means(rng, noise, effect, policy, "screen")), policy)
+    test = statistics.t_test(_pair_means(rng, noise, effect, policy, "confirm"))
+    beside = clean(noise, policy, others)[rng.integers(0, others, count)]
+    p = np.concatenate([test.slower[:, None], beside], axis=-1)
+    adjusted = statistics.holm(p, np.concatenate([flagged[:, None], beside < 2.0], axis=-1))[:, 0]
+    return float((flagged & statistics.rejected(test, adjusted, policy)).mean())
+
+
+def _pair_means(rng: Any, noise: Noise, effect: Floats, policy: GatePolicy, stage: str) -> Floats:
+    pairs = policy.screen_pairs if stage == "screen" else policy.confirm_pairs
+    return statistics.trimmed_mean(noise.log_ratios(rng, effect, pairs, policy.rounds))
 
 
 def one_slower(count: int, slowdown: float, cases: int = 64) -> Floats:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -136,3 +137,15 @@ def test_the_key_of_a_case_does_not_depend_on_what_its_code_chose() -> None:
     assert facts().key == facts(config={"BM": 64}, code=("x",), version=2, figures={}).key
     assert facts().key != facts(asked={"BM": 64}).key
     assert facts().key != facts(device="h100").key
+
+
+def test_what_only_compiles_here_says_that_its_result_and_its_counts_are_not_compared() -> None:
+    static = {key: 100 for key, figure in FIGURES.items() if figure.lane == "static"}
+    unseen = {"inst_executed": "the emulator cannot run it: tensor maps are not emulated"}
+    fields: dict[str, Any] = {"figures": static, "absent": unseen}
+    found = judge(facts(**fields), known(code=("cccc",), **fields), {})
+    assert found.status == "unchanged"
+    assert "not the result and not what runs: the emulator cannot run it" in found.reasons[-1]
+    worse = {**fields, "figures": static | {"registers_per_thread": 168}}
+    assert judge(facts(**fields), known(code=("cccc",), **worse), {}).status == "regressed"
+    assert judge(facts(**fields), known(**fields), {}).reasons == ()

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from dgw.model import Case, Config, Fill, Launch, Operand, Plan, Pointer, Source, gemm
+from dgw.model import Case, Config, Fill, Launch, Measurement, Operand, Plan, Pointer, Source, gemm
 from dgw.toolchain.cache import CompileCache
 from dgw.toolchain.devices import device
 from dgw.workbench.emulator.errors import EmulatorError
 from dgw.workbench.gate import facts as collecting
 from dgw.workbench.gate.deadline import TooSlow, deadline
 from dgw.workbench.gate.facts import count, identify, label_of, launch_hash, record_of, toolchain_of
-from dgw.workbench.gate.figures import FIGURES
+from dgw.workbench.gate.figures import FIGURES, of_worst_launch
 from tests.workbench.gate.exact_samples import facts
 
 LAUNCH = Launch(
@@ -112,6 +112,23 @@ def test_a_case_has_every_figure_or_a_reason_why_not(cache: CompileCache, monkey
     assert "no such instruction" in partly.facts.absent["inst_executed"]
     monkeypatch.setattr(collecting, "emulate", lambda *arguments, **more: 1 / 0)
     assert count(known, machine, cache).outcome == "crashed"
+
+
+def test_of_several_launches_the_worst_one_counts_and_not_the_one_with_the_largest_grid() -> None:
+    def static(metric: str, value: float | None, scope: str) -> Measurement:
+        return Measurement(metric=metric, value=value, scope=scope, collector="static")
+
+    found = [
+        *(static("registers_per_thread", v, s) for v, s in ((24, "case"), (24, "kernel 0"), (168, "kernel 1"))),
+        *(static("theoretical_occupancy", v, s) for v, s in ((1.0, "case"), (1.0, "kernel 0"), (0.19, "kernel 1"))),
+        *(static("spill_store_bytes", v, s) for v, s in ((0, "case"), (0, "kernel 0"), (None, "kernel 1"))),
+        *(static("blocks", v, s) for v, s in ((24, "case"), (24, "kernel 0"), (1, "kernel 1"))),
+        Measurement(metric="registers_per_thread", value=255, scope="kernel 0", collector="ncu"),
+    ]
+    known = {metric: of_worst_launch(found, metric) for metric in dict.fromkeys(m.metric for m in found)}
+    assert known == {
+        "registers_per_thread": 168, "theoretical_occupancy": 0.19, "spill_store_bytes": None, "blocks": 24
+    }  # fmt: skip
 
 
 def test_facts_survive_json(tmp_path: Path) -> None:
