@@ -6,7 +6,9 @@ kernel or a profiler prints on standard output does no harm. A line that cannot 
 
 from __future__ import annotations
 
+import errno
 import os
+import time
 from pathlib import Path
 from typing import Literal
 
@@ -193,8 +195,21 @@ def read_job(path: Path) -> ChildJob:
 class Speaker:
     """The child's end of the FIFO: each message is written by one call, complete, before `say` returns."""
 
-    def __init__(self, fifo: Path) -> None:
-        self._file = os.open(fifo, os.O_WRONLY)
+    def __init__(self, fifo: Path, patience_s: float = 10.0) -> None:
+        """Open it. Raises OSError when nobody listens for `patience_s`: the runner has been killed meanwhile.
+
+        An open that waits for a reader would wait for ever then, with a GPU's lock in its hands.
+        """
+        limit = time.monotonic() + patience_s
+        while True:
+            try:
+                self._file = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+                break
+            except OSError as error:
+                if error.errno != errno.ENXIO or time.monotonic() > limit:
+                    raise
+                time.sleep(0.01)
+        os.set_blocking(self._file, True)
 
     def say(self, message: Message) -> None:
         """Send one message; blocks while the runner has not read enough of the earlier ones."""

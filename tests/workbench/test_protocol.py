@@ -70,3 +70,9 @@ def test_the_speaker_writes_complete_lines(tmp_path: Path) -> None:
     speaker.close()
     assert [decode(line) for line in os.read(reader, 65536).splitlines()] == MESSAGES
     os.close(reader)
+
+
+def test_a_child_whose_runner_is_gone_ends_instead_of_waiting_for_a_reader(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(OSError, match="No such device"):
+        Speaker(tmp_path / "fifo", patience_s=0.0)
