@@ -12,6 +12,7 @@ from parts import measure, ratio
 from topic import Done, Topic, of, thin
 
 from dgw.model import Finding, Record, Run
+from dgw.workbench.metrics import resolve
 
 FUSED = ("--bias", "--activation", "gelu", "--quantise", "row", "--out", "s8")
 KEPT = (
@@ -21,6 +22,9 @@ KEPT = (
     "shared_mem_per_block", "spill_store_bytes", "spill_load_bytes", "achieved_occupancy", "energy", "power",
     "sm_clock",
 )  # fmt: skip
+FULL = (*KEPT, "throttle", "bound_time", "bound_pipe",
+        *(metric.key for metric in resolve("std") if not metric.key.endswith("_per_issue")))  # fmt: skip
+"""What the report of the ladder shows and its recipes read."""
 LARGE, SHORT, EPILOGUE = "4096x4096x4096", "4096x4096x1024", "8192x1024x1024"
 
 
@@ -57,7 +61,7 @@ def rungs(topic: Topic, dtype: str) -> dict[str, Any]:
     topic.show(f"{where}: tensor-core of the mma.sync rate", top.number("share_of_mma_rate"), "ratio", ">=", 0.75)
     made = claims(topic, where, done)
     spills(topic, where, done.run)
-    return {"run": thin(done.run, KEPT), "claims": made}
+    return {"run": thin(done.run, FULL), "claims": made}
 
 
 def number(value: float | int | str | None) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,8 @@ from dgw.model import Finding, Record, Run, Variant
 
 if TYPE_CHECKING:
     from dgw.model import Problem
-    from dgw.reports.html.page import Extras, Picture
+    from dgw.reports.charts.drawing import Chart
+    from dgw.reports.html.page import Extras
 
 
 def extras(run: Run, variants: Mapping[str, Variant]) -> Extras:
@@ -20,7 +22,7 @@ def extras(run: Run, variants: Mapping[str, Variant]) -> Extras:
 
     by_case = {r.case.key: diagnose(r, others=run.records, unknown=False) for r in run.records}
     return Extras(
-        by_case=by_case, of_run=of_run(run, variants), sources=quoted(run, variants), pictures=heatmaps(run)
+        by_case=by_case, of_run=of_run(run, variants), sources=quoted(run, variants), maps=heatmaps(run)
     )  # fmt: skip
 
 
@@ -28,10 +30,11 @@ MAPPED = 4
 """Configs of a variant from which on a run has a map of them."""
 
 
-def heatmaps(run: Run) -> tuple[Picture, ...]:
-    """A map for every problem and variant of which a run has several configs along two tunables."""
-    from dgw.reports.heatmap import grid, svg
-    from dgw.reports.html.page import Picture
+def heatmaps(run: Run) -> tuple[Chart, ...]:
+    """A map for every problem and variant of which a run has several configs along two tunables: those with the most
+    values. A cell is the best over the others, which the title names."""
+    from dgw.reports.charts import heatmap
+    from dgw.reports.heatmap import grid, widest
 
     groups: dict[tuple[Problem, str, str], list[Record]] = {}
     for record in run.records:
@@ -44,10 +47,10 @@ def heatmaps(run: Run) -> tuple[Picture, ...]:
         if len(records) < MAPPED:
             continue
         try:
-            made = grid(records, "tflops" if timed else "bound")
+            made = grid(records, "tflops" if timed else "bound", widest(records))
         except NotComparable:  # the configs differ in one tunable only
             continue
-        found.append(Picture(made.title, made.caption, svg(made)))
+        found.append(dataclasses.replace(heatmap.build(made), title=made.heading))
     return tuple(found)
 
 

@@ -60,6 +60,7 @@ class Grid:
     low: float = 0.0
     high: float = 0.0
     unit: tuple[float, str] = (1.0, "")
+    over: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -67,6 +68,12 @@ class Grid:
         unit = self.unit[1] or ("%" if self.style == "percent" else "")
         what = f"{self.label}, {unit}" if unit else self.label
         return f"{what}: {self.subject} at {self.problem.shape}, {dtype_text(self.problem)}, {self.problem.layout}"
+
+    @property
+    def heading(self) -> str:
+        """The title with the axes, and over which tunables each cell is the best."""
+        over = f", best over {' and '.join(self.over)}" if self.over else ""
+        return f"{self.title}; {self.y[0]} down, {self.x[0]} across{over}"
 
     @property
     def caption(self) -> str:
@@ -146,6 +153,19 @@ def grid(records: Iterable[Record], metric: str = "tflops", axes: Axes | None = 
         for at in (tuple(zip(facets, chosen, strict=True)) for chosen in product(*(values[f] for f in facets)))
     ]
     return _finished(known, key, protocol, panels, (x, values[x]), (y, values[y]), facets, axes)
+
+
+def widest(records: Sequence[Record]) -> Axes:
+    """The two tunables with the most values; among equals BN and BM first."""
+    seen: dict[str, set[Value]] = {}
+    for record in records:
+        for name, value in record.case.config.items():
+            seen.setdefault(name, set()).add(value)
+    names = sorted(
+        (name for name in seen if len(seen[name]) > 1), key=lambda n: (-len(seen[n]), n != "BN", n != "BM", n)
+    )
+    x, y = (*names, "", "")[:2]
+    return Axes(*((y, x) if (x, y) == ("BM", "BN") else (x, y)))
 
 
 def svg(made: Grid) -> str:
@@ -230,6 +250,7 @@ def _finished(
         facets=facets,
         panels=tuple(lettered),
         rest=_rest(records, {x[0], y[0], *facets}),
+        over=_over(records, {x[0], y[0], *facets}),
         protocol=protocol,
         judged=best_of(records, metric, protocol).how,
         low=min(values, default=0.0),
@@ -261,17 +282,27 @@ def _short(text: str) -> str:
     return text
 
 
-def _rest(records: Sequence[Record], shown: set[str]) -> str:
-    """What became of the tunables on no axis: those that vary, and those that stand still."""
+def _hidden(records: Sequence[Record], shown: set[str]) -> dict[str, dict[Value, None]]:
+    """The tunables on no axis, with their values."""
     values: dict[str, dict[Value, None]] = {}
     for record in records:
         for name, value in record.case.config.items():
             if name not in shown:
                 values.setdefault(name, {})[value] = None
-    vary = [name for name, seen in values.items() if len(seen) > 1]
-    still = {name: next(iter(seen)) for name, seen in values.items() if len(seen) == 1}
+    return values
+
+
+def _over(records: Sequence[Record], shown: set[str]) -> tuple[str, ...]:
+    """What a cell is the best over: variants, and tunables on no axis that vary."""
     several = len({record.case.variant for record in records}) > 1
-    over = [*(["variants"] if several else []), *vary]
+    vary = [name for name, seen in _hidden(records, shown).items() if len(seen) > 1]
+    return (*(["variants"] if several else []), *vary)
+
+
+def _rest(records: Sequence[Record], shown: set[str]) -> str:
+    """What became of the tunables on no axis: those that vary, and those that stand still."""
+    still = {name: next(iter(seen)) for name, seen in _hidden(records, shown).items() if len(seen) == 1}
+    over = _over(records, shown)
     parts = [f"each cell is the best over {', '.join(over)}"] if over else []
     parts += [f"at {config_text(still)}"] if still else []
     return "; ".join(parts)

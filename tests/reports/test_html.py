@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv as reader
+import dataclasses
 import html
 import io
 from html.parser import HTMLParser
@@ -9,14 +10,17 @@ import pytest
 
 from dgw.model import Evidence, Finding, Measurement, Record, Run
 from dgw.reports import csv, markdown, terminal
+from dgw.reports.charts import heatmap
 from dgw.reports.charts.catalogue import KINDS
+from dgw.reports.heatmap import grid
 from dgw.reports.html import cases
-from dgw.reports.html.page import Extras, Picture, render
+from dgw.reports.html.page import Extras, render
 from dgw.reports.html.provenance import meaning
 from dgw.reports.tables import build
 from dgw.reports.units import show_in
 from tests.reports.samples import LAPTOP, counted, full_record, ladder
 from tests.reports.test_charts import rich
+from tests.reports.test_heatmap import sample
 
 HOSTILE = "</td><script>alert(1)</script><b onload='x'>"
 
@@ -234,10 +238,12 @@ def test_the_same_finding_on_several_problems_is_said_once_with_links_to_the_oth
     assert '<a href="#case-2-1">4096x4096x1024</a>, <a href="#case-3-1">4096x4096x2048</a>' in top
 
 
-def test_a_heatmap_is_an_image_inside_the_page_that_is_told_in_words() -> None:
-    drawn = "<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>"
-    text = page([rich()], Extras(pictures=[Picture(f"Tiles {HOSTILE}", "The best is 128 x 256.", drawn)]))
-    (image,) = Reader(text).all("img")
-    assert (image["src"] or "").startswith("data:image/svg+xml;base64,")
-    assert image["alt"] == f"Tiles {HOSTILE}: The best is 128 x 256."
+def test_a_map_is_drawn_in_the_page_with_its_figures_as_a_table() -> None:
+    chart = dataclasses.replace(heatmap.build(grid(sample())), title=f"Tiles {HOSTILE}", caption="Best: 128 x 256.")
+    reader = Reader(page([rich()], Extras(maps=[chart])))
+    (figure,) = [one for one in reader.all("figure") if one["data-chart"] == "heatmap"]
+    assert figure
+    text = page([rich()], Extras(maps=[chart]))
+    assert "Best: 128 x 256." in text
+    assert HOSTILE not in text
     assert text.count("<script") == 1

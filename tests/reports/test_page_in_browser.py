@@ -7,16 +7,18 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from dgw.commands.conclusions import heatmaps
 from dgw.model import Run
-from dgw.reports.charts import svg
-from dgw.reports.charts.catalogue import KINDS, picture
-from dgw.reports.html.page import Extras, Picture, render
+from dgw.reports.charts.catalogue import KINDS
+from dgw.reports.html.page import Extras, render
 from dgw.reports.tables import build
 from tests.reports.browser import Browser, Page, chromium
 from tests.reports.samples import full_record
 from tests.reports.test_charts import rich
+from tests.reports.test_heatmap import sample as swept
 from tests.reports.test_html import HOSTILE
 
 LONGEST_S = 5.0
@@ -39,10 +41,8 @@ def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Page:
     ]  # fmt: skip
     run = Run(id="r", created="2026-01-01T10:00:00+00:00", command=("dgw",), version="0.1", records=tuple(records))
     path = tmp_path_factory.mktemp("report") / "report.html"
-    drawn = picture("times", build(records))
-    assert drawn is not None
-    heatmap = Picture("Tiles", "The best is 128 x 256.", svg.standalone(drawn))
-    path.write_text(render(run, build(records), Extras(pictures=[heatmap])), encoding="utf-8")
+    maps = heatmaps(msgspec.structs.replace(run, records=tuple(swept())))
+    path.write_text(render(run, build(records), Extras(maps=maps)), encoding="utf-8")
     return browser.open(path)
 
 
@@ -93,8 +93,13 @@ def test_every_chart_is_there_and_has_a_size(page: Page, name: str) -> None:
     assert min(box) > 10
 
 
-def test_a_heatmap_is_drawn_with_its_own_colours(page: Page) -> None:
-    assert page.run("document.querySelector('[data-chart=heatmap] img').naturalWidth") > 100
+def test_a_sweep_is_a_map_whose_title_says_what_each_cell_is_the_best_over(page: Page) -> None:
+    said = page.run("document.querySelector('[data-chart=heatmap] strong').textContent")
+    assert said.endswith("BM down, BN across, best over WM")
+    cells = """[...document.querySelectorAll('[data-chart=heatmap] rect')].map(r => getComputedStyle(r).fill)"""
+    assert len(set(page.run(cells))) > 3
+    assert page.run("document.querySelector('[data-chart=heatmap] svg').getBoundingClientRect().width") > 400
+    assert page.run("document.querySelectorAll('[data-chart=heatmap] tbody tr').length") == 8
 
 
 def test_a_head_sorts_by_value_and_once_more_the_other_way_with_unknown_values_last(page: Page) -> None:

@@ -84,7 +84,8 @@ def build(blocks: Sequence[Block]) -> Chart | None:
     x, y = _scales(points, ceilings, top)
     taken = _marks(points, x, y, with_l2)
     shapes = [*key, *_axes(x, y), *_roofs(ceilings, x, y)]
-    shapes += _flat_names([roof for roof in ceilings if not roof.slope], x, y, taken)
+    slopes = [roof for roof in ceilings if roof.slope]
+    shapes += _flat_names([roof for roof in ceilings if not roof.slope], slopes, x, y, taken)
     shapes += _points(points, families, x, y, with_l2)
     shapes += _names(points, x, y, taken) if len(points) <= LABELLED else []
     caption = _caption(ceilings, device, hollow, with_l2)
@@ -161,16 +162,32 @@ class _Box:
         )
 
 
-def _flat_names(flat: Sequence[Roof], x: Scale, y: Scale, taken: list[_Box]) -> list[Shape]:
+def _slopes(slopes: Sequence[Roof], x: Scale, y: Scale) -> list[_Box]:
+    """The room that the slopes take, in small steps."""
+    spots = [(x.start + step, roof) for roof in slopes for step in range(0, int(x.end - x.start), 8)]
+    found = [(at, y.at(roof.value * x.value(at))) for at, roof in spots]
+    return [_Box(at - 4, at + 4, up - 6, up + 6) for at, up in found if y.end <= up <= y.start]
+
+
+def _flat_names(flat: Sequence[Roof], slopes: Sequence[Roof], x: Scale, y: Scale, taken: list[_Box]) -> list[Shape]:
     """Names on their lines: at the right end above or below, else further left, where nothing else is."""
     shapes: list[Shape] = []
+    taken += _slopes(slopes, x, y)
+    steepest = max((roof.value for roof in slopes), default=0.0)
     for roof in flat:
-        width, at = len(roof.text) * CHARACTER, y.at(roof.value)
-        places = [(x.end - 2 - shift, at + down) for shift in (0, 120, 240) for down in (-5, 14)]
+        name = roof.text.removesuffix("LOP/s")  # as on the axis
+        width, at = len(name) * CHARACTER, y.at(roof.value)
+        left = x.at(max(x.low, roof.value / steepest)) if steepest else x.start  # where its line begins
+        places = [
+            (x.end - 2 - shift, at + down)
+            for shift in range(0, 320, 20)
+            for down in (-5, 14, -18, 27)
+            if x.end - 2 - shift - width >= left
+        ] or [(x.end - 2, at - 5)]
         boxes = [_Box(right - width, right, base - 11, base + 3) for right, base in places]
         place = next((i for i, box in enumerate(boxes) if not box.meets(taken)), 0)
         taken.append(boxes[place])
-        shapes.append(Text(*places[place], roof.text, "muted", "end"))
+        shapes.append(Text(*places[place], name, "muted", "end"))
     return shapes
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dgw.model import Device, Record
 from dgw.reports.units import show
 
 TABLE = "device table"
+ALIKE = 0.05
+"""Measured rates of two types that differ by less are one line, at their mean."""
 
 
 @dataclass(frozen=True)
@@ -52,21 +54,33 @@ def memory(device: Device) -> list[Roof]:
 def arithmetic(records: Sequence[Record], device: Device) -> list[Roof]:
     """Tensor cores and mma.sync for every input type, and multiply-adds of the SMs."""
     dtypes = dict.fromkeys(r.case.problem.a.dtype for r in records if r.case.problem.known)
-    found = []
+    alike: dict[int, list[str]] = {}
     for dtype in dtypes:
-        rate = device.tensor_flops_per_sm_per_clock.get(dtype)
-        if rate:
-            found.append(Roof(f"tensor {dtype}", device.sms * device.clock_hz * rate, False,
-                              f"{TABLE}: {rate} FLOP an SM and clock at {_clock(device)}"))  # fmt: skip
+        if rate := _full(device, dtype):
+            alike.setdefault(rate, []).append(dtype)
+    found = [
+        Roof(f"tensor {' '.join(names)}", device.sms * device.clock_hz * rate, False,
+             f"{TABLE}: {rate} FLOP an SM and clock at {_clock(device)}")
+        for rate, names in alike.items()
+    ]  # fmt: skip
+    for dtype in dtypes:
         mma = _mma(records, device, dtype)
-        if mma is not None and device.tensor_flops_per_sm_per_clock.get(dtype) != device.mma_flops_per_sm_per_clock.get(
-            dtype
-        ):
-            found.append(mma)
+        if mma is None or _full(device, dtype) == device.mma_flops_per_sm_per_clock.get(dtype):
+            continue
+        near = [one for one in found if one.source == mma.source and abs(one.value / mma.value - 1) < ALIKE]
+        if near:  # one line for types that are alike
+            found.remove(near[0])
+            mma = replace(near[0], name=f"{near[0].name} {dtype}", value=(near[0].value + mma.value) / 2)
+        found.append(mma)
     lanes = device.fma_per_sm_per_clock
     found.append(Roof("FMA f32", device.sms * device.clock_hz * lanes * 2, False,
                       f"{TABLE}: {lanes} lanes an SM at {_clock(device)}"))  # fmt: skip
     return sorted(found, key=lambda roof: -roof.value)
+
+
+def _full(device: Device, dtype: str) -> int | None:
+    """FLOP an SM and clock of the tensor cores."""
+    return device.tensor_flops_per_sm_per_clock.get(dtype)
 
 
 def _mma(records: Sequence[Record], device: Device, dtype: str) -> Roof | None:

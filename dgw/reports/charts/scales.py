@@ -29,6 +29,11 @@ class Scale:
             share = (bounded - self.low) / (self.high - self.low)
         return self.start + share * (self.end - self.start)
 
+    def value(self, pixel: float) -> float:
+        """The value that lies on a pixel."""
+        share = (pixel - self.start) / (self.end - self.start)
+        return self.low * (self.high / self.low) ** share if self.log else self.low + share * (self.high - self.low)
+
     def ticks(self, most: int = 6) -> list[float]:
         """Round values inside, few enough to be read."""
         powers = self.log and self.high / self.low > NARROW

@@ -19,7 +19,7 @@ from dgw.reports.charts.drawing import Chart
 from dgw.reports.charts.palette import DARK, LIGHT
 from dgw.reports.html import cases, details, provenance, summary
 from dgw.reports.notes import SECTIONS
-from dgw.reports.tables import Block, problem_text
+from dgw.reports.tables import Block, dtype_text, problem_text
 from dgw.reports.units import UNIT_STYLE, count, percent, show, significant
 
 if TYPE_CHECKING:
@@ -42,27 +42,13 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Picture:
-    """An SVG that brings its own colours, such as a heatmap, and what it shows in words. It becomes an image."""
-
-    title: str
-    caption: str
-    svg: str
-
-    @property
-    def address(self) -> str:
-        """The picture as an address that holds it: no style or script in it can reach the page."""
-        return f"data:image/svg+xml;base64,{base64.b64encode(self.svg.encode()).decode()}"
-
-
-@dataclass(frozen=True)
 class Extras:
-    """What others conclude or draw: findings by case key and of the run, source files, and heatmaps."""
+    """What others conclude or draw: findings by case key and of the run, source files, and the maps of its sweeps."""
 
     by_case: Mapping[str, Sequence[Finding]] = field(default_factory=dict)
     of_run: Sequence[Finding] = ()
     sources: details.Sources = field(default_factory=dict)
-    pictures: Sequence[Picture] = ()
+    maps: Sequence[Chart] = ()
 
 
 def render(run: Run, blocks: Sequence[Block], extras: Extras | None = None) -> str:
@@ -76,7 +62,7 @@ def render(run: Run, blocks: Sequence[Block], extras: Extras | None = None) -> s
     return document(
         "report.html.j2",
         title=summary.title(blocks), facts=summary.facts(run, blocks), tiles=summary.tiles(blocks),
-        cases=cases.build(blocks), whole=whole, pictures=extras.pictures,
+        cases=cases.build(blocks), whole=whole, maps=[drawn(chart, numbers) for chart in extras.maps],
         problems=problems, folded=len(blocks) > OPEN, lead=_lead(blocks, extras), of_run=extras.of_run,
         missing=[(kind.title, kind.needs) for key, kind in KINDS.items() if key not in there],
         environment_heads=heads, environment=environment, protocols=provenance.protocols(run.records),
@@ -183,6 +169,8 @@ def _groups(block: Block) -> list[tuple[str, list[tuple[str, list[str], bool]]]]
 
 
 MOST_LEADING = 12
+OF_THE_RUN = ("throttled", "cache-confusion", "low-occupancy-harmless")
+"""Recipes that say how a case was measured, or that something does not matter: no cause of a kernel of its own."""
 
 
 @dataclass
@@ -196,17 +184,30 @@ class Lead:
 
 
 def _lead(blocks: Sequence[Block], extras: Extras) -> list[Lead]:
-    """The first finding of each case, the costliest first, at most MOST_LEADING; alike ones of a variant are one."""
+    """The first finding of each case, the costliest first, at most MOST_LEADING; alike ones of a variant are one, and
+    what says how cases were measured is one for all."""
     found: list[Lead] = []
+    several = len({problem_text(block.problem) for block in blocks}) > 1
     for number, column, block, record in cases.positions(blocks):
         told = [f for f in extras.by_case.get(record.case.key, ()) if not f.verdict.startswith("cannot tell")]
         if told:
-            shape = f" {block.problem.shape}" if len(blocks) > 1 else ""
-            name = block.columns[column].title + shape
-            found.append(Lead(name, cases.anchor(number, column), told[0]))
+            which = f" {_apart(block, blocks)}" if several else ""
+            cause = min(told, key=lambda f: f.recipe in OF_THE_RUN)  # the first that is one, else the first
+            found.append(Lead(block.columns[column].title + which, cases.anchor(number, column), cause))
     groups: dict[tuple[str, str], Lead] = {}
     for one in sorted(found, key=lambda lead: -(lead.finding.cost or 0.0)):
-        first = groups.setdefault((one.name.partition(" ")[0], one.finding.recipe), one)
+        variant, _, which = one.name.partition(" ")
+        shared = one.finding.recipe in OF_THE_RUN
+        first = groups.setdefault(("" if shared else variant, one.finding.recipe), one)
         if first is not one:
-            first.also.append((one.name.partition(" ")[2], one.anchor))
+            first.also.append((one.name if shared else which, one.anchor))
     return list(groups.values())[:MOST_LEADING]
+
+
+def _apart(block: Block, blocks: Sequence[Block]) -> str:
+    """What tells the problem of a block from the others: its shape, and the types or layout where they vary."""
+    problems = [other.problem for other in blocks]
+    parts = [block.problem.shape]
+    parts += [dtype_text(block.problem)] if len({dtype_text(p) for p in problems}) > 1 else []
+    parts += [block.problem.layout] if len({p.layout for p in problems}) > 1 else []
+    return ", ".join(parts)
