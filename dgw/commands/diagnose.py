@@ -9,9 +9,9 @@ import msgspec
 import typer
 
 from dgw.commands import options
-from dgw.commands.console import colour, note, say, width
+from dgw.commands.console import colour, complain, note, say, width
 from dgw.commands.options import Ask, split
-from dgw.errors import UsageError
+from dgw.errors import UsageError, worst
 from dgw.model import Case, Problem, Record, Step, Variant
 
 if TYPE_CHECKING:
@@ -188,6 +188,7 @@ def _with_counters(timed: Record, before: Record) -> Record:
 
 def _end(session: Session, walks: list[dict[str, Any]]) -> None:
     """JSON where it is asked for, where the run is kept, and the exit code: a wrong result is the finding of a walk."""
+    from dgw.commands.ending import nothing_ran
     from dgw.commands.session import exit_code
     from dgw.reports.json import render
 
@@ -197,4 +198,9 @@ def _end(session: Session, walks: list[dict[str, Any]]) -> None:
         say(f"Time was not measured because {session.machine.reason}; lower bounds were compared instead.")
     if not session.ask.no_store:
         note(f"run {session.id} is kept: dgw report {session.id}")
-    raise typer.Exit(int(exit_code(session)))
+    code = exit_code(session)
+    if session.records and all(record.outcome == "refused" for record in session.records):
+        nothing = nothing_ran(session.records)
+        complain(nothing)
+        code = worst([code, nothing.exit_code])
+    raise typer.Exit(int(code))

@@ -9,7 +9,8 @@ import typer
 
 from dgw.commands.console import colour, complain, note, say, warn, width
 from dgw.commands.session import Session, exit_code
-from dgw.errors import DgwError, Exit, UsageError, worst
+from dgw.commands.without_gpu import FOREIGN, UNABLE
+from dgw.errors import DgwError, Missing, UsageError, worst
 from dgw.model import Finding, Record
 from dgw.reports.notes import failure_text
 
@@ -40,8 +41,9 @@ def finish(
     if session.interrupted:
         _interrupted(session, total)
     elif session.records and all(record.outcome == "refused" for record in session.records):
-        complain(nothing_ran(session.records))
-        code = worst([code, Exit.USAGE])
+        nothing = nothing_ran(session.records)
+        complain(nothing)
+        code = worst([code, nothing.exit_code])
     raise typer.Exit(int(code))
 
 
@@ -120,9 +122,17 @@ def advice(record: Record) -> str:
 
 
 def nothing_ran(records: Sequence[Record]) -> DgwError:
-    """What to say when every case was refused."""
+    """What to say when every case was refused: that it takes a GPU, or what the first refuses."""
     first = records[0]
     others = f" (and {len(records) - 1} more cases)" if len(records) > 1 else ""
+    if all(record.reason.startswith((UNABLE, FOREIGN)) for record in records):
+        return Missing(
+            f"nothing ran: {first.case.variant} at {first.case.problem.shape}: {failure_text(first)}{others}",
+            "the same on a machine with a GPU"
+            if first.reason == FOREIGN
+            else f"the same on a machine with a GPU; here, dgw profile --variant {first.case.variant} --shape "
+            f"{first.case.problem.shape} tells registers, occupancy and a lower bound",
+        )
     return UsageError(
         f"nothing ran: {first.case.variant} refuses {first.case.problem.shape} {first.case.problem.a.dtype}: "
         f"{failure_text(first)}{others}",

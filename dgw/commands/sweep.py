@@ -185,7 +185,7 @@ def leave(session: Session, total: int) -> None:
     from dgw.commands.console import complain, note
     from dgw.commands.ending import lost_counters, nothing_ran
     from dgw.commands.session import exit_code
-    from dgw.errors import Exit, worst
+    from dgw.errors import worst
 
     code = exit_code(session)
     counted = replace(session, lanes=session.lanes | {"counters"}) if session.counters != "none" else session
@@ -200,6 +200,7 @@ def leave(session: Session, total: int) -> None:
         note(f"error: interrupted: {len(session.records)} of {total} cases are finished, {failed} of them failed")
         note(f"  try: dgw {shlex.join([*again, '--resume'])}")
     elif session.records and all(record.outcome == "refused" for record in session.records):
-        complain(nothing_ran(session.records))
-        code = worst([code, Exit.USAGE])
+        nothing = nothing_ran(session.records)
+        complain(nothing)
+        code = worst([code, nothing.exit_code])
     raise typer.Exit(int(code))

@@ -23,6 +23,7 @@ COUNTERS = (
 )  # fmt: skip
 SIDES = {"ld": "loads", "st": "stores"}
 BOUND = ("bound_time", "bound_pipe")
+UNABLE = "the emulator cannot run it"
 FOREIGN = "it is foreign code, which runs on a GPU only"
 
 
@@ -85,7 +86,7 @@ class CpuEngine:
         try:
             found = emulate(record.case, prepared.plan, ptx_of, cubin_of, self.device, self.full_grid, keep)
         except DgwError as error:
-            unable = f"the emulator cannot run it: {error.message}"
+            unable = f"{UNABLE}: {error.message}"
             if self.strict:
                 return msgspec.structs.replace(record, outcome="refused", reason=unable)
             return msgspec.structs.replace(record, flags=(*record.flags, f"not checked, not counted: {unable}"))

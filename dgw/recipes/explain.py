@@ -143,8 +143,11 @@ def explain(base: Record, head: Record, device: Device | None = None) -> Explana
 
 
 def _known(facts: Facts) -> bool:
-    """Whether there are cycles to split: counted ones on a GPU, where a time alone has no parts; else a lower bound."""
-    return facts.number("elapsed_cycles") is not None if facts.measured else bool(facts.cycles)
+    """Whether there are cycles to split: counted ones on a GPU, where a time alone has no parts; else a lower bound by
+    what was counted, because what the problem alone needs is the same for every kernel."""
+    if facts.measured:
+        return facts.number("elapsed_cycles") is not None
+    return bool(facts.busy.keys() - {"dram"}) and bool(facts.cycles)
 
 
 def _comparable(base: Record, head: Record) -> None:

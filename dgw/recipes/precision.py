@@ -88,7 +88,7 @@ def _step(title: str, records: Sequence[Record], wrong: str) -> Step:
     elif bad:
         why = wrong
     elif not ran:
-        why = "the kernel refuses all of these, so this step says nothing"
+        why = f"none of these was executed, so this step says nothing: {records[0].reason if records else ''}"
     elif title.startswith("4") and share is not None and share > NEAR:
         why = f"right, but the worst error is {share:.0%} of what is allowed: the accumulator has few bits to spare"
     else:

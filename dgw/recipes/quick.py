@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dgw.model import Step
 from dgw.recipes.diagnosis import diagnose, untold
-from dgw.recipes.sequence import Request, Start, Talk, evidence, figure, metrics
+from dgw.recipes.sequence import Request, Start, Talk, evidence, figure, metrics, untested
 
 FIGURES = (
     "time_cold", "tflops", "bound_time", "tensor_pipe_util", "fma_pipe_util", "dram_throughput", "achieved_occupancy",
@@ -19,7 +19,9 @@ def quick(start: Start) -> Talk:
     causes = tuple(finding for finding in found if not untold(finding))
     unknown = sorted(finding.recipe for finding in found if untold(finding))
     first = next((finding for finding in causes if finding.cost is not None), None)
-    if record.outcome != "ok":
+    if record.outcome == "refused":
+        why = f"it is not for this problem: {record.reason}; dgw show {record.case.variant} --configs"
+    elif record.outcome != "ok":
         why = f"it is {record.outcome}: {record.reason}; dgw diagnose --sequence precision looks for the reason"
     elif first is None:
         why = "no recipe finds anything that costs time"
@@ -31,6 +33,7 @@ def quick(start: Start) -> Talk:
         findings=causes,
         seen=(
             f"{record.case.variant} at {record.case.problem.shape}: {figure(record)}",
+            *([lacking] if (lacking := untested(record)) else []),
             *([f"cannot be told here: {', '.join(unknown)}"] if unknown else []),
         ),
         decision="stop",

@@ -114,6 +114,29 @@ def metrics() -> tuple[str, ...]:
     return tuple(dict.fromkeys(("std", *counted, *looked_at, *rest)))
 
 
+NOT_RUN = "not checked"
+
+
+def untested(record: Record) -> str:
+    """What a record that nothing was executed for cannot tell, in a sentence; empty for one that was."""
+    if record.check is not None or record.outcome != "ok":
+        return ""
+    why = next((flag.rpartition("counted: ")[2] for flag in record.flags if flag.startswith(NOT_RUN)), "")
+    reason = f" ({why})" if why else ""
+    return (
+        f"nothing was executed{reason}: registers, spills, occupancy and a lower bound are facts of the compiled code "
+        "and the problem; whether the result is right, and everything that is counted, takes a GPU"
+    )
+
+
+def unanswered(record: Record, device: Device, names: Sequence[str]) -> str:
+    """Which of these recipes the record is not enough for; empty when it is for all."""
+    from dgw.recipes.diagnosis import diagnose, untold
+
+    told = [finding.recipe for finding in diagnose(record, device) if untold(finding) and finding.recipe in names]
+    return f"cannot be told here: {', '.join(sorted(told))}" if told else ""
+
+
 def speed(record: Record) -> tuple[str, float] | None:
     """The figure by which two records of a sequence are compared: cold time, hot time, or the lower bound."""
     for name in ("time_cold", "time_hot", "bound_time"):

@@ -24,6 +24,8 @@ from dgw.recipes.sequence import (
     figure,
     metrics,
     speed,
+    unanswered,
+    untested,
     with_config,
     with_problem,
 )
@@ -32,6 +34,7 @@ from dgw.recipes.tiling import K_TILE
 WORTH = 0.05
 """Share of the time that a finding must cost before anything is tried against it."""
 ROUNDS = 6
+NOTHING = "nothing here costs 5 % of the time or more"
 REMEDY: Mapping[str, tuple[str, ...]] = {
     "bank-conflicts": ("swizzled",),
     "no-reuse": ("tiled",),
@@ -132,14 +135,24 @@ def baseline(start: Start, record: Record) -> Step:
         title="1 baseline",
         evidence=evidence(record, start.device, *names),
         findings=found[:3],
-        seen=(f"{record.case.variant} at {record.case.problem.shape}: {figure(record)}",),
+        seen=(
+            f"{record.case.variant} at {record.case.problem.shape}: {figure(record)}",
+            *([lacking] if (lacking := untested(record)) else []),
+        ),
         decision="go on" if right else "stop",
-        why="its result is right; what it costs comes next"
-        if right
-        else f"it is {record.outcome}: {record.reason}; dgw diagnose --sequence precision looks for the reason",
+        why=_after_baseline(record),
         variant=record.case.variant,
         config=record.case.config,
     )
+
+
+def _after_baseline(record: Record) -> str:
+    if record.outcome == "refused":
+        return f"it is not for this problem: {record.reason}; dgw show {record.case.variant} --configs"
+    if record.outcome != "ok":
+        return f"it is {record.outcome}: {record.reason}; dgw diagnose --sequence precision looks for the reason"
+    checked = "its result was not checked" if untested(record) else "its result is right"
+    return f"{checked}; what it costs comes next"
 
 
 def _look(start: Start, look: Look, now: _Now) -> Generator[Request | Step, tuple[Record, ...], None]:
@@ -152,7 +165,10 @@ def _look(start: Start, look: Look, now: _Now) -> Generator[Request | Step, tupl
     cases = [case for case in _candidates(start, costly, ideas, now) if case.key not in now.tried]
     if not costly and not cases:
         if now.round == 0:
-            yield _step(start, look, now, found, (), "nothing here costs 5 % of the time or more")
+            lacking = unanswered(now.record, start.device, look.recipes)
+            said = (lacking,) if lacking else ()
+            why = "nothing that is known here costs 5 % of the time or more" if lacking else NOTHING
+            yield _step(start, look, now, found, said, why)
         return
     if not cases and now.round > 0:
         return  # it has been said
@@ -251,7 +267,7 @@ def _validate(start: Start, first: Record, now: _Now) -> Generator[Request | Ste
     now.record = timed[0]
     checked = (now.record, *records)
     wrong = [record for record in checked if record.outcome not in ("ok", "refused")]
-    seen = tuple(f"{record.case.problem.data}: {record.outcome}{_error(record)}" for record in checked)
+    seen = tuple(f"{record.case.problem.data}: {_result(record)}" for record in checked)
     yield Step(
         title="7 validation",
         evidence=evidence(
@@ -281,6 +297,10 @@ def _beside(end: Record, other: Record, first: Record) -> str:
     if not faster(other, end):
         return f"the top of another ladder, {name}, is not faster: {figure(other)}"
     return f"another ladder goes further: {name} takes {figure(other)}, {mine[1] / theirs[1]:.3g} times as fast"
+
+
+def _result(record: Record) -> str:
+    return "not checked" if untested(record) else f"{record.outcome}{_error(record)}"
 
 
 def _error(record: Record) -> str:

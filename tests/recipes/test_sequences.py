@@ -158,6 +158,20 @@ def test_precision_stops_at_the_step_that_fails_and_names_the_reason(fails: Call
     assert len(walked("precision", start("cuda/tiled"), scripted({}))) == 5
 
 
+def test_precision_of_what_nothing_executes_says_so_at_every_step() -> None:
+    def refused(asked: Request) -> list[Record]:
+        return [
+            msgspec.structs.replace(record(), case=case, outcome="refused", reason="the emulator cannot run it")
+            for case in asked.cases
+        ]
+
+    steps = walked("precision", start("cuda/tiled"), refused)
+    assert len(steps) == 5
+    assert {step.why for step in steps} == {
+        "none of these was executed, so this step says nothing: the emulator cannot run it"
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(("engine", "tools"), [("gpu", ("racecheck",)), ("emulator", ())])
 def test_precision_asks_racecheck_on_a_gpu_only(engine: str, tools: tuple[str, ...]) -> None:
     asked: list[Request] = []

@@ -1,0 +1,63 @@
+"""Stages of the Hopper family without a GPU: the emulator has no wgmma, so what is known is what was compiled."""
+
+from __future__ import annotations
+
+import pytest
+
+from dgw.toolchain.cache import CompileCache
+from tests.commands.conftest import Dgw
+
+CASE = ("--variant", "hopper/persistent", "--shape", "256x256x256", "--no-store")
+
+
+@pytest.fixture(autouse=True)
+def compiled_once(dgw: Dgw, cache: CompileCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DGW_CACHE", str(cache.folder))
+
+
+def test_a_profile_shows_what_was_compiled_says_what_was_not_and_ends_with_0(dgw: Dgw) -> None:
+    ended = dgw("profile", *CASE)
+    assert ended.code == 0
+    assert "spill stores, B" in ended.out
+    assert "not checked, not counted: the emulator cannot run it" in ended.out
+
+
+def test_a_check_that_checked_nothing_wants_a_gpu_and_does_not_end_with_0(dgw: Dgw) -> None:
+    ended = dgw("check", *CASE)
+    assert (ended.code, ended.error_is_two_lines()) == (6, True)
+    assert "try: the same on a machine with a GPU; here, dgw profile" in ended.err
+    beside = dgw("check", "--variant", "hopper/persistent,cuda/naive", "--shape", "8x8x8", "--no-store")
+    assert beside.code == 0
+    assert "hopper/persistent: refused" in beside.out
+
+
+def test_a_diagnosis_says_that_nothing_was_executed_and_what_cannot_be_told(dgw: Dgw) -> None:
+    said = " ".join(dgw("diagnose", *CASE).out.split())
+    assert "nothing was executed (the emulator cannot run it" in said
+    assert "whether the result is right, and everything that is counted, takes a GPU" in said
+    assert "producer-starved" in said
+
+
+def test_the_seven_steps_claim_no_right_result_and_no_absence_of_conflicts(dgw: Dgw) -> None:
+    said = " ".join(dgw("diagnose", "--sequence", "seven-step", *CASE).out.split())
+    assert "its result was not checked" in said
+    assert "cannot be told here: bank-conflicts => go on: nothing that is known here" in said
+    assert "normal: not checked" in said
+    assert "result is right" not in said.replace("whether the result is right", "")
+
+
+def test_a_diagnosis_of_what_is_refused_says_why_and_does_not_end_with_0(dgw: Dgw) -> None:
+    ended = dgw("diagnose", *CASE, "--dtype", "f32")
+    assert ended.code == 2
+    assert "error: nothing ran: hopper/persistent refuses 256x256x256 f32" in ended.err
+    assert "it is not for this problem: hopper/persistent takes f16, bf16, not f32" in " ".join(ended.out.split())
+
+
+def test_lower_bounds_of_the_problem_alone_explain_no_difference(dgw: Dgw) -> None:
+    ended = dgw("compare", "hopper/tensor-core", "hopper/persistent", *CASE[2:], "--explain")
+    assert ended.code == 0
+    assert "has no cycles to explain a difference with" in " ".join(ended.out.split())
+
+
+def test_another_architecture_is_refused_without_promising_newer_ones(dgw: Dgw) -> None:
+    assert "runs on sm_90a, not on sm_100" in dgw("profile", *CASE, "--device", "b200").out
