@@ -48,7 +48,8 @@ def import_run(
     from dgw.workbench.store.exchange import import_run
 
     if not file.is_file():
-        raise UsageError(f"cannot read {file}: there is no such file", "dgw import FILE")
+        reason = "it is a folder" if file.is_dir() else "there is no such file"
+        raise UsageError(f"cannot read {file}: {reason}", "dgw import FILE")
     store = open_store()
     if is_foreign(file):
         run = _foreign(file, _problem(shape, dtype, layout), store)

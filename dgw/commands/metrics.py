@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import typer
 
 from dgw.commands import options
 from dgw.commands.console import colour, say, width
+from dgw.errors import UsageError
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -21,10 +23,13 @@ def metrics(
     json: options.AsJson = False,
 ) -> None:
     """The metrics there are: unit, sets, what an architecture calls them, and what they mean."""
+    from dgw.model import sm
     from dgw.reports.json import render
     from dgw.reports.terminal import listing
-    from dgw.workbench.metrics import METRICS, SETS, Absent, counter_name, passes, resolve
+    from dgw.workbench.metrics import ARCHITECTURES, METRICS, SETS, Absent, counter_name, passes, resolve
 
+    if not re.fullmatch(r"sm_\d+[a-z]?", arch) or sm(arch) < sm(ARCHITECTURES[0]):
+        raise UsageError(f"no counters are known for {arch!r}", f"--arch {' or '.join(ARCHITECTURES)}")
     chosen = resolve(names, arch) if names else list(METRICS.values())
     if json:
         say(render({"sets": list(SETS.values()), "metrics": chosen}))

@@ -88,7 +88,8 @@ def _form(output: Path | None, chart: str, json: bool) -> str:
         return ".json" if json else ".txt"
     form = output.suffix.lower()
     if form not in FORMS:
-        raise UsageError(f"no report has the ending {output.suffix or 'of ' + output.name!r}", f"-o {output.stem}.html")
+        ending = f"no report has the ending {output.suffix!r}" if output.suffix else f"{output} has no ending"
+        raise UsageError(f"{ending}: {' '.join(FORMS)}", f"-o {output.stem}.html")
     if chart and form not in (".svg", ".png"):
         raise UsageError(f"a chart is no {form} file", f"--chart {chart} -o {output.stem}.svg")
     return form

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
+import math
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -75,6 +76,9 @@ def _problem(ask: Ask, item: Wanted, dtype: str, layout: str) -> Problem:
     out = check_dtype(ask.out) if ask.out else OUT.get(dtype)
     if layout not in LAYOUTS:
         raise UsageError(f"no layout is named {layout!r}", f"use {' or '.join(LAYOUTS)}")
+    for option, value in (("--alpha", ask.alpha), ("--beta", ask.beta)):
+        if not math.isfinite(value):
+            raise UsageError(f"{option} {value} is no finite number", f"{option} 1.0")
     if ask.data not in DATA_SETS:
         raise UsageError(f"no data set is named {ask.data!r}", f"--data {nearest(ask.data, DATA_SETS)}")
     fields: dict[str, Any] = {"accumulator": ACCUMULATOR.get(dtype, "f32"), "alpha": ask.alpha, "beta": ask.beta}
@@ -194,15 +198,19 @@ def _declared_in(variant: Variant, folders: Collection[Path], one: Path | None) 
 
 
 def baselines(against: Sequence[str] | None, variants: Mapping[str, Variant], where: Machine) -> list[Variant]:
-    """The baselines to time beside; by default cuBLAS where there is a GPU and torch. Raises UsageError."""
+    """The baselines to time beside; by default cuBLAS where there is a GPU and torch.
+
+    Without a GPU there are none, but an unknown name is refused there too. Raises UsageError.
+    """
     from dgw.kernels.loader import select
 
     names = split(against)
-    if names == ["none"] or where.engine != "gpu":
+    if names == ["none"]:
         return []
-    if not names:
+    if not names and where.engine == "gpu":
         names = ["cublas"] if importlib.util.find_spec("torch") is not None else []
-    return [select(variants, name, where.device, where.engine) for name in names]
+    found = [select(variants, name, where.device, where.engine) for name in names]
+    return found if where.engine == "gpu" else []
 
 
 def ladder(variants: Mapping[str, Variant], family: str) -> list[Variant]:

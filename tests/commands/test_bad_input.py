@@ -35,6 +35,9 @@ SWIZZLED = ("profile", "--variant", "swizzled")
         ((*SWIZZLED, *SMALL, "--out", "s8"), 2, ("does not go with an output of s8", "--quantise row")),
         ((*SWIZZLED, *SMALL, "--zero-point", "3"), 2, ("needs a D that is quantised to s8", "--quantise row --out s8")),
         ((*SWIZZLED, *SMALL, *QUANTISED, "--zero-point", "200"), 2, ("zero point 200", "-128 to 127")),
+        ((*SWIZZLED, *SMALL, "--alpha", "nan"), 2, ("--alpha nan is no finite number",)),
+        ((*SWIZZLED, *SMALL, "--beta", "inf"), 2, ("--beta inf is no finite number",)),
+        ((*SWIZZLED, *SMALL, "--against", "cubals"), 2, ("no variant cubals", "cublas")),
         ((*SWIZZLED, *SMALL, "--lda", "63"), 2, ("leading dimension 63", "--lda 64")),
         ((*SWIZZLED, *SMALL, "--config", "BM=7"), 2, ("does not take BM=7", "allowed: 32,64,128,256")),
         ((*SWIZZLED, *SMALL, "--config", "BMM=64"), 2, ("has no tunable BMM", "--configs")),
@@ -56,7 +59,10 @@ SWIZZLED = ("profile", "--variant", "swizzled")
         (("show", "cublas", "--source"), 2, ("foreign code",)),
         (("show", "swizzled", "--ptx", "--dtype", "s8"), 2, ("refuses", "s8")),
         (("metrics", "tflop"), 2, ("unknown metric 'tflop'", "tflops")),
-        (("report", "last"), 2, ("no run",)),
+        (("metrics", "--arch", "hopper"), 2, ("'hopper'", "sm_90")),
+        (("metrics", "--arch", "sm_70"), 2, ("'sm_70'", "sm_80")),
+        (("report", "last"), 2, ("no run", "dgw profile --variant swizzled")),
+        (("import", "."), 2, ("it is a folder",)),
         (("import", "none.json"), 2, ("cannot read none.json",)),
         (("store", "prune", "--keep", "-1"), 2, ("--keep",)),
     ],
@@ -105,6 +111,18 @@ def test_a_store_that_cannot_be_made_is_refused_before_anything_runs(dgw: Dgw, e
     assert ended.error_is_two_lines(), ended.err
     assert ended.code == 2
     assert engine.seen == []
+
+
+def test_a_record_that_cannot_be_read_is_an_error_and_no_traceback(dgw: Dgw, engine: Engine, tmp_path: Path) -> None:
+    import sqlite3
+
+    dgw("profile", "--variant", "swizzled", *SMALL)
+    with sqlite3.connect(tmp_path / ".dgw" / "dgw.db") as database:
+        database.execute("update record set body = '{}'")
+    ended = dgw("report")
+    assert ended.error_is_two_lines(), ended.err
+    assert ended.code == 2
+    assert "cannot be read" in ended.err
 
 
 def test_a_store_of_a_newer_version_is_refused_with_what_to_install(dgw: Dgw, engine: Engine, tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def _sqlite(url: str) -> Engine:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        hint = "dgw --store PATH ... or DGW_STORE=PATH with a folder that you may write"
+        hint = "DGW_STORE=PATH/dgw.db with a folder that you may write"
         raise StoreError(f"cannot create the store's folder {path.parent}: {error.strerror}", hint) from error
     engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S})
 
@@ -131,7 +131,7 @@ def _store_error(url: str, error: BaseException | None) -> StoreError:
     if "not a database" in text or "malformed" in text:
         return StoreError(f"the store {where} is corrupt: {text}", f"mv {where} {where}.broken   # then run again")
     if "readonly" in text or "unable to open" in text:
-        hint = "dgw --store PATH ... or DGW_STORE=PATH with a file that you may write"
+        hint = "DGW_STORE=PATH/dgw.db with a folder that you may write"
         return StoreError(f"the store {where} cannot be written: {text}", hint)
     if "locked" in text:
         hint = f"fuser {where}   # shows who holds it; then run again"

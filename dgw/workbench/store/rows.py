@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from dgw.errors import StoreError
 from dgw.model import Artifact, Case, Check, Defect, Environment, Measurement, Noun, Plan, Record, digest
 
 
@@ -113,7 +114,11 @@ def record(
     artifacts: Sequence[Mapping[str, Any]],
 ) -> Record:
     """A record from its row and the rows that belong to it."""
-    body = msgspec.json.decode(row["body"], type=Body)
+    try:
+        body = msgspec.json.decode(row["body"], type=Body)
+    except msgspec.MsgspecError as error:
+        hint = "dgw store prune --keep 0, which deletes every run, or another DGW_STORE"
+        raise StoreError(f"the record of case {row['case_key']} cannot be read: {error}", hint) from error
     return Record(
         case=body.case,
         outcome=row["outcome"],

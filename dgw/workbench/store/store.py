@@ -247,7 +247,9 @@ def _the_run(connection: Connection, wanted: str) -> str:
         return str(matches[0])
     if matches:
         raise StoreError(f"several runs start with {wanted}: {', '.join(matches[:4])}", "dgw runs")
-    raise StoreError(f"no run {wanted} in the store" if known else "the store holds no run yet", "dgw runs")
+    if not known:
+        raise StoreError("the store holds no run yet", "dgw profile --variant swizzled --shape 4096x4096x4096")
+    raise StoreError(f"no run {wanted} in the store", "dgw runs")
 
 
 def _records(connection: Connection, run_id: str) -> list[Record]:
