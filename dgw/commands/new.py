@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from dgw.commands import options
 from dgw.commands.console import say
 from dgw.errors import UsageError
 
@@ -18,6 +19,7 @@ def new(
     file: Annotated[Path, typer.Argument(metavar="FILE.cu", help="Your kernel; one that exists stays as it is.")],
     like: Annotated[str, typer.Option("--like", metavar="STAGE", help="Start from the source of a stage.")] = "",
     force: Annotated[bool, typer.Option("--force", help="Overwrite what exists.")] = False,
+    json: options.AsJson = False,
 ) -> None:
     """Write a kernel and the declaration that says how it is launched; then `dgw check --kernel FILE.cu` runs it.
 
@@ -25,6 +27,7 @@ def new(
     """
     from dgw.kernels import scaffold
     from dgw.kernels.loader import load, select
+    from dgw.reports.json import render
 
     if file.suffix != ".cu":
         raise UsageError(f"{file} is not the name of a CUDA source", f"dgw new {file.with_suffix('.cu')}")
@@ -41,19 +44,24 @@ def new(
         files = scaffold.declared(file, _text(file))
     else:
         files = scaffold.fresh(file)
+    wrote = [declaration] if files.source is None else [file, declaration]
     try:
         if files.source is not None:
             file.write_text(files.source, encoding="utf-8")
-            say(f"wrote {file}")
         declaration.write_text(files.declaration, encoding="utf-8")
     except OSError as error:
         raise UsageError(
             f"cannot write {error.filename}: {error.strerror}", "dgw new in a folder of your own"
         ) from error
-    say(f"wrote {declaration}")
+    following = f"dgw check --kernel {file} --shape 127x255x96"
+    if json:
+        say(render({"wrote": [str(path) for path in wrote], "fill_in": files.open_points, "next": following}))
+        return
+    for path in wrote:
+        say(f"wrote {path}")
     for point in files.open_points:
         say(f"fill in {point}")
-    say(f"next: dgw check --kernel {file} --shape 127x255x96")
+    say(f"next: {following}")
 
 
 def _text(file: Path) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,7 @@ from dgw.model import Case, Device, Launch, Plan, Variant
 
 if TYPE_CHECKING:
     from dgw.toolchain.build import Build
+    from dgw.toolchain.sass import SassInstruction
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -52,17 +53,18 @@ def show(
     problem = request.problems(ask, f"dgw show {name}", (SHAPE,))[0]
     cases = request.cases(problem, [variant], request.configs(config), where)
     if source:
-        say(_sources(variant, cases[0], where))
+        texts = _sources(variant, cases[0], where)
+        say(render({"id": variant.id, "sources": texts}) if json else "\n".join(texts.values()))
     elif ptx:
-        say("\n".join(build.ptx for _, build in _builds(variant, cases[0], where)))
+        texts = {launch.entry: build.ptx for launch, build in _builds(variant, cases[0], where)}
+        say(render({"id": variant.id, "ptx": texts}) if json else "\n".join(texts.values()))
     elif sass:
-        say(_sass(variant, cases[0], where))
+        code = _sass(variant, cases[0], where)
+        say(render({"id": variant.id, "sass": code}) if json else _sass_text(code, where))
     elif configs:
-        say(_configs(variant, cases, where))
-    elif json:
-        say(render(_facts(variant)))
+        say(render(_config_facts(variant, cases, where)) if json else _configs(variant, cases, where))
     else:
-        say(_overview(variant, where))
+        say(render(_facts(variant)) if json else _overview(variant, where))
 
 
 def _facts(variant: Variant) -> dict[str, object]:
@@ -121,22 +123,29 @@ def _builds(variant: Variant, case: Case, device: Device) -> list[tuple[Launch, 
     return [(launch, builds[launch.source]) for launch in complete(plan, builds).launches]
 
 
-def _sources(variant: Variant, case: Case, device: Device) -> str:
+def _sources(variant: Variant, case: Case, device: Device) -> dict[str, str]:
+    """Path below the variant's folder to text. Raises UsageError where a file cannot be read."""
     paths = dict.fromkeys(launch.source.path for launch in _launches(variant, case, device))
     try:
-        return "\n".join((variant.root / path).read_text(encoding="utf-8") for path in paths)
+        return {str(path): (variant.root / path).read_text(encoding="utf-8") for path in paths}
     except OSError as error:
         raise UsageError(f"cannot read the source of {variant.id}: {error.strerror}", "dgw list") from error
 
 
-def _sass(variant: Variant, case: Case, device: Device) -> str:
+def _sass(variant: Variant, case: Case, device: Device) -> dict[str, list[SassInstruction]]:
+    """Entry to the instructions of its machine code."""
+    from dgw.toolchain.sass import disassemble
+
+    return {launch.entry: disassemble(b.cubin, launch.entry) for launch, b in _builds(variant, case, device)}
+
+
+def _sass_text(code: Mapping[str, list[SassInstruction]], device: Device) -> str:
     from dgw.reports.terminal import listing
-    from dgw.toolchain.sass import disassemble, histogram
+    from dgw.toolchain.sass import histogram
 
     parts = []
-    for launch, build in _builds(variant, case, device):
-        instructions = disassemble(build.cubin, launch.entry)
-        lines = [f"// {launch.entry} for {build.arch}"]
+    for entry, instructions in code.items():
+        lines = [f"// {entry} for {device.arch}"]
         lines += [f"{i.address:6x}  {i.predicate:>5} {i.opcode:<20} {i.operands}  // {i.line}" for i in instructions]
         mix = [(opcode, str(count)) for opcode, count in histogram(instructions).items()]
         parts.append("\n".join(lines) + "\n\n" + listing(("opcode", "instructions"), mix, width(), colour()))
@@ -149,14 +158,32 @@ def _configs(variant: Variant, cases: Sequence[Case], device: Device) -> str:
 
     rows = []
     for case in cases:
-        reason = variant.refuses(case.problem, case.config, device) if variant.plan else "foreign code"
-        needs = [reason] if reason else _needs(variant, case, device)
+        reason = _refusal(variant, case, device)
+        needs = [reason] if reason else [_need_text(need) for need in _needs(variant, case, device)]
         rows.append((config_text(case.config) or "(none)", "; ".join(needs)))
     head = f"needs for {cases[0].problem.shape} {cases[0].problem.a.dtype} on {device.name}"
     text = listing(("config", head), rows, width(), colour())
     tunables = _tunables(variant) if variant.space else ""
     parts = (tunables, text, _chosen(variant, cases[0], device), _count(variant, cases[0], device))
     return "\n\n".join(part for part in parts if part)
+
+
+def _refusal(variant: Variant, case: Case, device: Device) -> str | None:
+    return variant.refuses(case.problem, case.config, device) if variant.plan else "foreign code"
+
+
+def _config_facts(variant: Variant, cases: Sequence[Case], device: Device) -> dict[str, object]:
+    """What `--configs` shows, for programs."""
+    rows = []
+    for case in cases:
+        reason = _refusal(variant, case, device)
+        rows.append({
+            "config": case.config, "shape": case.problem.shape, "dtype": case.problem.a.dtype, "device": device.name,
+            "refused": reason, "needs": [] if reason else _needs(variant, case, device),
+        })  # fmt: skip
+    found = variant.choose(cases[0].problem, {}, device) if variant.choose else None
+    chosen = {"config": found[0], "reasons": found[1]} if found else None
+    return {"id": variant.id, "tunables": variant.space, "configs": rows, "chosen": chosen}
 
 
 def _chosen(variant: Variant, case: Case, device: Device) -> str:
@@ -170,8 +197,8 @@ def _chosen(variant: Variant, case: Case, device: Device) -> str:
     return "\n  ".join((f"chosen for {case.problem.shape}: {config_text(config)}", *reasons))
 
 
-def _needs(variant: Variant, case: Case, device: Device) -> list[str]:
-    from dgw.reports.units import show as text
+def _needs(variant: Variant, case: Case, device: Device) -> list[dict[str, Any]]:
+    """What each launch takes of an SM: threads a CTA, registers a thread, bytes shared and spilled, occupancy."""
     from dgw.toolchain.occupancy import occupancy
 
     found = []
@@ -181,11 +208,21 @@ def _needs(variant: Variant, case: Case, device: Device) -> list[str]:
         threads = launch.block[0] * launch.block[1] * launch.block[2]
         fits = occupancy(device, threads, used.registers, shared, used.barriers)
         spills = (used.spill_store_bytes or 0) + (used.spill_load_bytes or 0)
-        found.append(
-            f"{launch.entry}: {threads} threads, {used.registers} registers, {shared:,} B shared, {spills} B spilled, "
-            f"occupancy {text(fits.ratio, 'percent')} ({fits.limiter})"
-        )
+        found.append({
+            "entry": launch.entry, "threads": threads, "registers": used.registers, "shared_bytes": shared,
+            "spill_bytes": spills, "occupancy": fits.ratio, "limiter": fits.limiter,
+        })  # fmt: skip
     return found
+
+
+def _need_text(need: Mapping[str, Any]) -> str:
+    from dgw.reports.units import show as text
+
+    return (
+        f"{need['entry']}: {need['threads']} threads, {need['registers']} registers, "
+        f"{need['shared_bytes']:,} B shared, {need['spill_bytes']} B spilled, "
+        f"occupancy {text(need['occupancy'], 'percent')} ({need['limiter']})"
+    )
 
 
 def _count(variant: Variant, case: Case, device: Device) -> str:

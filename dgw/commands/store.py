@@ -13,11 +13,13 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False, no_args_is_help=T
 
 
 @app.command()
-def path() -> None:
+def path(json: options.AsJson = False) -> None:
     """Where the store is (without a password)."""
+    from dgw.reports.json import render
     from dgw.workbench.store import open_store
 
-    say(open_store().location)
+    location = open_store().location
+    say(render({"store": location}) if json else location)
 
 
 @app.command()

@@ -12,9 +12,11 @@ import pytest
 
 from dgw import __version__
 from dgw.cli import COMMANDS, HIDDEN, Commands, app
+from dgw.toolchain.cache import CompileCache
 from tests.commands.conftest import Dgw, Engine
 
 SHOWN = [name for name in COMMANDS if name not in HIDDEN]
+VIEWS = ("source", "ptx", "sass", "configs")
 
 
 @pytest.mark.parametrize("command", SHOWN)
@@ -84,6 +86,29 @@ def test_show_as_json_is_what_the_declaration_says(dgw: Dgw) -> None:
     shown = json.loads(dgw("show", "swizzled", "--json").out)
     assert shown["id"] == "cuda/swizzled"
     assert {tunable["name"] for tunable in shown["tunables"]} >= {"BM", "BN", "BK"}
+
+
+def test_every_view_of_a_variant_has_a_json_form(
+    dgw: Dgw, cache: CompileCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DGW_CACHE", str(cache.folder))
+    shown = {view: json.loads(dgw("show", "swizzled", f"--{view}", "--json").out) for view in VIEWS}
+    assert all(view["id"] == "cuda/swizzled" for view in shown.values())
+    assert "__global__" in shown["source"]["sources"]["s03_swizzled.cu"]
+    assert ".entry" in shown["ptx"]["ptx"]["swizzled"]
+    assert "LDS" in {one["opcode"].partition(".")[0] for one in shown["sass"]["sass"]["swizzled"]}
+    (config,) = shown["configs"]["configs"]
+    assert config["needs"][0]["threads"] == 256
+
+
+def test_the_configs_of_a_variant_that_chooses_say_why_in_json_too(dgw: Dgw) -> None:
+    shown = json.loads(dgw("show", "hopper/persistent", "--configs", "--shape", "128x4096x4096", "--json").out)
+    assert shown["chosen"]["reasons"]
+    assert shown["chosen"]["config"].items() <= shown["configs"][0]["config"].items()
+
+
+def test_the_place_of_the_store_has_a_json_form(dgw: Dgw) -> None:
+    assert json.loads(dgw("store", "path", "--json").out)["store"] == dgw("store", "path").out.strip()
 
 
 def test_metrics_list_units_sets_and_passes(dgw: Dgw) -> None:

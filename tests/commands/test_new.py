@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,12 @@ def test_a_new_kernel_passes_its_check_as_the_last_line_says(dgw: Dgw) -> None:
     checked = dgw(*command, "--shape", shape)
     assert checked.code == 0, checked.err
     assert "mine/mine" in checked.out
+
+
+def test_what_was_written_has_a_json_form(dgw: Dgw) -> None:
+    made = json.loads(dgw("new", "mine.cu", "--json").out)
+    assert made["wrote"] == ["mine.cu", "mine.py"]
+    assert made["next"].startswith("dgw check --kernel mine.cu")
 
 
 def test_a_stage_can_be_taken_as_a_start(dgw: Dgw) -> None:
