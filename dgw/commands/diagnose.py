@@ -103,6 +103,7 @@ def _walk(ctx: typer.Context, ask: Ask, name: str) -> None:
         try:
             walk(SEQUENCES[name](_start(case, variants, where)), lambda asked: _fulfil(session, asked), show)
         except KeyboardInterrupt:
+            session.interrupted = True
             break
     _end(session, walks)
 
@@ -143,7 +144,7 @@ def _rungs(problem: Problem, variants: Mapping[str, Variant], where: Machine) ->
 
 
 def _fulfil(session: Session, asked: Request) -> Sequence[Record]:
-    """The records that answer a request, in its order."""
+    """The records that answer a request, in its order. Raises KeyboardInterrupt when Ctrl-C ended it early."""
     from dgw.commands import lanes
     from dgw.commands.console import progress
     from dgw.commands.session import execute
@@ -188,7 +189,7 @@ def _with_counters(timed: Record, before: Record) -> Record:
 
 def _end(session: Session, walks: list[dict[str, Any]]) -> None:
     """JSON where it is asked for, where the run is kept, and the exit code: a wrong result is the finding of a walk."""
-    from dgw.commands.ending import nothing_ran
+    from dgw.commands.ending import interrupted, nothing_ran
     from dgw.commands.session import exit_code
     from dgw.reports.json import render
 
@@ -199,7 +200,9 @@ def _end(session: Session, walks: list[dict[str, Any]]) -> None:
     if not session.ask.no_store:
         note(f"run {session.id} is kept: dgw report {session.id}")
     code = exit_code(session)
-    if session.records and all(record.outcome == "refused" for record in session.records):
+    if session.interrupted:
+        interrupted(session)
+    elif session.records and all(record.outcome == "refused" for record in session.records):
         nothing = nothing_ran(session.records)
         complain(nothing)
         code = worst([code, nothing.exit_code])

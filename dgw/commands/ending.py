@@ -39,7 +39,7 @@ def finish(
     if not session.ask.no_store:
         note(f"run {session.id} is kept: dgw report {session.id}")
     if session.interrupted:
-        _interrupted(session, total)
+        interrupted(session, total)
     elif session.records and all(record.outcome == "refused" for record in session.records):
         nothing = nothing_ran(session.records)
         complain(nothing)
@@ -140,9 +140,11 @@ def nothing_ran(records: Sequence[Record]) -> DgwError:
     )
 
 
-def _interrupted(session: Session, total: int) -> None:
+def interrupted(session: Session, total: int | None = None) -> None:
+    """Say how much was finished, of `total` where that is known, and how to go on."""
     again = [part for part in session.arguments if part != "--resume"]
-    note(f"error: interrupted: {len(session.records)} of {total} cases are finished")
+    done = f"{len(session.records)}" if total is None else f"{len(session.records)} of {total}"
+    note(f"error: interrupted: {done} cases are finished")
     if session.ask.no_store:
         note("  try: the same command without --no-store, which could then be resumed")
     else:

@@ -159,7 +159,8 @@ def figure(record: Record) -> str:
         return record.outcome
     name, value = found
     words = {"time_cold": "cold", "time_hot": "hot", "bound_time": "at least (lower bound)"}
-    return f"{value * 1e6:.4g} us {words[name]}"
+    text = f"{value * 1e3:.4g} ms" if value >= 1e-3 else f"{value * 1e6:.4g} us"
+    return f"{text} {words[name]}"
 
 
 def evidence(record: Record, device: Device, *names: str) -> tuple[Evidence, ...]:

@@ -7,7 +7,7 @@ import pytest
 
 from dgw.recipes.registry import recipes
 from dgw.toolchain.cache import CompileCache
-from tests.commands.conftest import Dgw
+from tests.commands.conftest import Dgw, Engine
 
 ROOT = Path(__file__).resolve().parents[2]
 TILED = ("--variant", "tiled", "--shape", "4096x4096x32")
@@ -58,6 +58,15 @@ def test_the_seven_steps_walk_up_in_the_emulator_and_their_steps_are_json(dgw: D
     assert ended.code == 0
     assert hands[:3] == ["cuda/tiled", "cuda/swizzled", "cuda/tensor-core"]
     assert walked["steps"][-1]["title"] == "7 validation"
+
+
+def test_an_interrupted_walk_stops_there_and_says_how_to_go_on(dgw: Dgw, engine: Engine) -> None:
+    engine.outcomes["cuda/tiled"] = KeyboardInterrupt()
+    ended = dgw("diagnose", "--sequence", "seven-step", *TILED)
+    assert ended.code == 130
+    assert [case.variant for case in engine.seen] == ["cuda/tiled"]
+    assert "error: interrupted: 0 cases are finished" in ended.err
+    assert ended.err.splitlines()[-1].endswith("--resume")
 
 
 def test_precision_of_a_users_kernel_with_a_race_stops_and_says_so(dgw: Dgw) -> None:
