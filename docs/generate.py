@@ -2,15 +2,19 @@
 
 A table stands between `<!-- generated: TOPIC PART [SHAPE] -->` and `<!-- end -->`. PART is `shows` (each claim, its
 value and whether it holds), `run` (the card of the timed cases of a shape), `ladder` (the same cases, a row for each
-stage), `rows` (the table that the evidence keeps beside its run; values are counted where there are several) or
-`transcript` (what a walk printed). No number in between is typed by hand.
+stage), `rows` (the table that the evidence keeps beside its run; values are counted where there are several),
+`transcript` (what a walk printed) or `picture` (the map drawn from it). TOPIC/NAME means the run of one part of a
+topic. `demo output` is what the command of `make demo` prints without a GPU. No number in between is typed by hand.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,7 +32,7 @@ from dgw.reports.units import UNIT_STYLE, show
 
 ROOT = Path(__file__).resolve().parents[1]
 MARKER = re.compile(
-    r"(<!-- generated: (\S+) (shows|run|rows|ladder|transcript)(?: (\S+))? -->\n).*?(<!-- end -->)", re.DOTALL
+    r"(<!-- generated: (\S+) (shows|run|rows|ladder|transcript|picture|output)(?: (\S+))? -->\n).*?(<!-- end -->)", re.DOTALL
 )
 
 
@@ -43,15 +47,46 @@ def rewritten(text: str, links: str = "docs/h200", evidence: Path = ROOT / "docs
 
 
 def _part(evidence: Path, links: str, topic: str, part: str, shape: str | None) -> str:
+    if part == "output":
+        return demo()
+    topic, _, name = topic.partition("/")
     path = evidence / f"{topic}.json"
     if not path.is_file():
         return f"Not measured yet: there is no `docs/h200/{topic}.json`. `make evidence TOPIC={topic}` writes it.\n"
     content = json.loads(path.read_text(encoding="utf-8"))
+    if part == "picture":
+        return "".join(f"![{drawn_of(file)}]({file})\n" for file, drawn in PICTURES.items() if drawn[0] == topic)
+    if name:
+        content = _of_part(content, name)
     if part in CARDS:
         body = _run(content, shape, CARDS[part])
     else:
         body = {"shows": _shows, "rows": _rows, "transcript": _transcript}[part](content)
     return f"{body}\n\n{_measured(content['measured'], f'{links}/{topic}.json')}{_other_days(content)}\n"
+
+
+def _of_part(content: dict[str, Any], name: str) -> dict[str, Any]:
+    """The content of a topic with the run of one of its parts, and what that part says of where it was measured."""
+    part = content.get("parts", {}).get(name, {})
+    run = content["run"] if content.get("run_of") == name else part.get("run")
+    return {**content, "run": run, "measured": part.get("measured") or content["measured"], "parts": {}}
+
+
+DEMO = ("profile", "--variant", "swizzled", "--shape", "4096x4096x4096")
+SHOWN_PARAGRAPHS = 5
+
+
+def demo() -> str:
+    """What `make demo` prints without a GPU: the beginning of it."""
+    cache = os.environ.get("DGW_CACHE") or str(ROOT / ".dgw" / "cache")
+    with tempfile.TemporaryDirectory(prefix="dgw-demo-") as folder:
+        done = subprocess.run(
+            [sys.executable, "-m", "dgw", *DEMO, "--engine", "emulator", "--device", "h200", "--no-store"],
+            check=True, capture_output=True, text=True, cwd=folder,
+            env={**os.environ, "DGW_CACHE": cache, "PYTHONPATH": str(ROOT), "COLUMNS": "120"},
+        )  # fmt: skip
+    said = "\n\n".join(done.stdout.split("\n\n")[:SHOWN_PARAGRAPHS])
+    return f"```text\n$ dgw {' '.join(DEMO)}\n{said}\n...\n```\n"
 
 
 def _measured(measured: dict[str, Any], link: str) -> str:
@@ -160,6 +195,12 @@ CARDS: dict[str, Callable[[Block], str]] = {"run": card, "ladder": rungs}
 
 PICTURES = {"heatmap.svg": ("heatmap", "run", "tflops", ("BN", "BK"))}
 """Maps drawn from evidence: the file, its topic, which run of it, the metric, and the axes."""
+
+
+def drawn_of(name: str) -> str:
+    """What the picture of that name shows."""
+    x, y = PICTURES[name][3]
+    return f"A map of {y} against {x}"
 
 
 def picture(name: str, evidence: Path = ROOT / "docs" / "h200") -> str:

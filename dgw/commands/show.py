@@ -79,13 +79,14 @@ def _overview(variant: Variant, device: Device) -> str:
     from dgw.reports.terminal import listing
 
     stage = f"stage {variant.stage} of {variant.family}" if variant.stage is not None else variant.family
+    emulated = any(arch[-1].isdigit() for arch in variant.architectures)
     runs = "runs on" if variant.runs_on(device.arch) else "does not run on"
     rows = [
         ("what", stage),
         ("idea", variant.idea),
         ("types", " ".join(variant.dtypes)),
         ("architectures", f"{' '.join(variant.architectures)}; {runs} {device.name} ({device.arch})"),
-        ("needs", " ".join(variant.needs) or "nothing but a GPU or the emulator"),
+        ("needs", " ".join(variant.needs) or ("nothing but a GPU or the emulator" if emulated else "a GPU to run")),
         *(("claims", f"{c.metric} {c.relation} {c.value:g}: {c.why}") for c in variant.claims),
         *([("notes", variant.notes)] if variant.notes else []),
     ]
