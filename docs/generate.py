@@ -32,7 +32,8 @@ from dgw.reports.units import UNIT_STYLE, show
 
 ROOT = Path(__file__).resolve().parents[1]
 MARKER = re.compile(
-    r"(<!-- generated: (\S+) (shows|run|rows|ladder|transcript|picture|output)(?: (\S+))? -->\n).*?(<!-- end -->)", re.DOTALL
+    r"(<!-- generated: (\S+) (shows|run|rows|ladder|transcript|picture|output)(?: (\S+))? -->\n).*?(<!-- end -->)",
+    re.DOTALL,
 )
 
 
@@ -56,6 +57,10 @@ def _part(evidence: Path, links: str, topic: str, part: str, shape: str | None) 
     content = json.loads(path.read_text(encoding="utf-8"))
     if part == "picture":
         return "".join(f"![{drawn_of(file)}]({file})\n" for file, drawn in PICTURES.items() if drawn[0] == topic)
+    if name and name not in content.get("parts", {}):
+        return (
+            f"Not measured yet: `docs/h200/{topic}.json` has no part {name}. `make evidence TOPIC={topic}` adds it.\n"
+        )
     if name:
         content = _of_part(content, name)
     if part in CARDS:
@@ -67,7 +72,7 @@ def _part(evidence: Path, links: str, topic: str, part: str, shape: str | None) 
 
 def _of_part(content: dict[str, Any], name: str) -> dict[str, Any]:
     """The content of a topic with the run of one of its parts, and what that part says of where it was measured."""
-    part = content.get("parts", {}).get(name, {})
+    part = content["parts"][name]
     run = content["run"] if content.get("run_of") == name else part.get("run")
     return {**content, "run": run, "measured": part.get("measured") or content["measured"], "parts": {}}
 

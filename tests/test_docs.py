@@ -99,6 +99,26 @@ def test_a_ladder_has_a_row_for_each_stage_and_what_it_brought(tmp_path: Path) -
     assert "Measured on another day: later (2026-01-02)." in text
 
 
+def test_a_table_can_be_of_the_run_of_one_part_of_a_topic(tmp_path: Path) -> None:
+    content = json.loads((evidence(tmp_path) / "topic.json").read_text())
+    content |= {"run_of": "first", "parts": {"first": {"measured": {"gpu": "one"}}, "later": {"run": content["run"]}}}
+    content["run"] = {**content["run"], "records": []}
+    (tmp_path / "topic.json").write_text(json.dumps(content))
+    named = {part: MARKED.replace("topic", f"topic/{part}").format(part="ladder") for part in ("first", "later", "no")}
+    text = {part: GENERATE.rewritten(marked, evidence=tmp_path) for part, marked in named.items()}
+    assert "The run holds no timed case." in text["first"]
+    assert "Measured on one;" in text["first"]
+    assert "| cuda/tiled |" in text["later"]
+    assert "Not measured yet: `docs/h200/topic.json` has no part no." in text["no"]
+
+
+def test_a_picture_stands_where_its_map_is_measured(tmp_path: Path) -> None:
+    marked = MARKED.replace("topic", "heatmap").format(part="picture")
+    assert "Not measured yet" in GENERATE.rewritten(marked, evidence=tmp_path)
+    (tmp_path / "heatmap.json").write_text("{}")
+    assert "![A map of BK against BN](heatmap.svg)\n" in GENERATE.rewritten(marked, evidence=tmp_path)
+
+
 def test_a_shape_that_was_not_timed_is_said_to_be_missing(tmp_path: Path) -> None:
     text = GENERATE.rewritten(MARKED.format(part="run 1x1x1"), evidence=evidence(tmp_path))
     assert "The run holds no timed case of 1x1x1." in text
