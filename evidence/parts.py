@@ -18,12 +18,16 @@ from typing import Any
 import msgspec
 from topic import RELATIONS, ROOT, Topic, measured
 
+from dgw.errors import DgwError
 from dgw.model import Measurement, Run
 
 Part = Callable[[Topic], Mapping[str, Any]]
 """Measures, adds rows to the topic, and returns what is kept; tables are made of the first part's `run`."""
 
-FAILURES = (SystemExit, subprocess.SubprocessError, LookupError, StopIteration, TypeError, ValueError, OSError)
+FAILURES = (
+    SystemExit, subprocess.SubprocessError, LookupError, StopIteration, TypeError, ValueError, OSError, DgwError,
+    msgspec.MsgspecError,
+)  # fmt: skip
 
 
 def measure(name: str, parts: Mapping[str, Part], chosen: Sequence[str] | None = None) -> int:

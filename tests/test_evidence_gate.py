@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -10,9 +11,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import msgspec
 import pytest
 
-from dgw.workbench.gate.verdict import Change, GateCase, Ratio
+from dgw.workbench.gate.verdict import Change, GateCase, Ratio, Side
+from dgw.workbench.gpu_state import GpuState
 from tests.commands.conftest import Dgw, dgw
 from tests.commands.gates import prepare_lab
 from tests.workbench.gate.fake_lab import Lab
@@ -58,7 +61,7 @@ def rows(topic: Any) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_clean_gates_hold_on_a_steady_machine(gate: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "GATES", 2)
+    monkeypatch.setattr(gate, "GATES", 1)
     topic = importlib.import_module("topic").Topic("gate")
     kept = gate.clean(topic)
     found = rows(topic)
@@ -75,12 +78,54 @@ def test_clean_gates_hold_on_a_steady_machine(gate: ModuleType, monkeypatch: pyt
 def test_planted_slowdowns_are_judged_by_their_size(gate: ModuleType, lab: Lab) -> None:
     lab.slow["head"] = {f"planted/{name}": 1.05 for name in gate.SLOWDOWNS} | {"planted/extra-2": 1.012}
     topic = importlib.import_module("topic").Topic("gate")
-    gate.planted(topic)
+    for part in ("work", "unfused", "swizzle"):
+        gate.PARTS[part](topic)
     found = rows(topic)
     statuses = [row for claim, row in found.items() if claim.endswith(": status")]
     assert len(statuses) >= len(gate.SLOWDOWNS)
     assert all(row["holds"] for row in statuses)
-    assert all(row["holds"] for claim, row in found.items() if "never 0" in claim)
+    codes = {claim: row for claim, row in found.items() if "exit code" in claim}
+    assert len(codes) == len(gate.SLOWDOWNS) + 3
+    assert all(row["holds"] and row["value"] in (1, 3) for row in codes.values())
+    assert found["processes of others on the GPU"]["holds"]
+    assert found["one gate of the seeds suite with flagged shapes"]["holds"]
+
+
+def test_the_batches_that_ended_are_kept_when_the_next_one_fails(
+    gate: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = importlib.import_module("topic")
+    answers = iter(['{"gates": [], "tally": {"runs": 5}}', ""])
+
+    def run(self: Any, *arguments: str, **more: Any) -> Any:
+        return topics.Done(5, next(answers), "error: it fell over", 1.0)
+
+    monkeypatch.setattr(topics.Topic, "dgw", run)
+    monkeypatch.setattr(gate, "BATCHES", 2)
+    topic = topics.Topic("gate")
+    with pytest.raises(SystemExit, match="it fell over"):
+        gate.aa_gates(topic)  # an empty batch is no batch
+    report = msgspec.to_builtins(gate.GateReport(
+        id="1", created="", command=(), dgw="0", gate="time", base=Side(label="b"), head=Side(label="h")
+    ))  # fmt: skip
+    answers = iter([json.dumps({"gates": [report], "tally": {"runs": 5}}), ""])
+    reports, tally = gate.aa_gates(topic)
+    assert len(reports) == 1
+    assert tally == {"runs": 5}
+
+
+def test_planted_stands_for_all_parts_that_have_a_slowdown(gate: ModuleType) -> None:
+    assert gate.chosen([]) == []
+    assert gate.chosen(["clean", "planted"]) == list(gate.PARTS)
+
+
+def test_a_gpu_that_others_use_is_said_and_measured_all_the_same(
+    gate: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate, "gpu_states", lambda: [GpuState(processes=1)])
+    topic = importlib.import_module("topic").Topic("gate")
+    assert gate.shared(topic) == gate.shared(topic) == ("--allow-shared",)
+    assert [row["holds"] for row in topic.shows] == [False]
 
 
 def case(effect: float, mde: float, status: Any, worse: bool = False) -> GateCase:

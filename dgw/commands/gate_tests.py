@@ -55,7 +55,7 @@ def calibrate_counters(pick: TimePick, as_json: bool) -> NoReturn:
 
     head = head_side(pick)
     with place(pick) as where, progress("calibrate") as bar:
-        setup = compare(where, head, head, policy_of(pick))
+        setup = compare(where, head, head, policy_of(pick), explained=False)
         if setup.lane is None:
             raise Missing(setup.no_lane or "counters were not asked for", "dgw doctor")
         counts = counted_repeatedly(setup, counting.CALIBRATIONS, bar)

@@ -149,12 +149,17 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def compare(where: Place, base: SideSetup, head: SideSetup, policy: GatePolicy, aa: bool = False) -> Setup:
-    """Everything that one gate needs. Raises UsageError for what cannot be asked for."""
+def compare(
+    where: Place, base: SideSetup, head: SideSetup, policy: GatePolicy, aa: bool = False, explained: bool = True
+) -> Setup:
+    """Everything that one gate needs; with `explained` also the counters that no gate judges, but explanations need.
+
+    Raises UsageError for what cannot be asked for.
+    """
     from dgw.commands.session import cache_folder
     from dgw.workbench.gate.measure import Setup
 
-    lane, no_lane, known = _counting(where) if not aa else (None, "", None)
+    lane, no_lane, known = _counting(where, explained and where.pick.explain) if not aa else (None, "", None)
     return Setup(
         base=base, head=head, wanted=_comparisons(where), device=where.where.device, policy=policy,
         cache=cache_folder().absolute(), folder=Path(tempfile.mkdtemp(prefix="dgw-gate-")), lane=lane, no_lane=no_lane,
@@ -198,7 +203,7 @@ def _label(variant: str, problem: Problem, asked: dict[str, int | str]) -> str:
     return label_of(variant, problem, asked)
 
 
-def _counting(where: Place) -> tuple[Any, str, Calibration | None]:
+def _counting(where: Place, explained: bool) -> tuple[Any, str, Calibration | None]:
     """The lane that counts, or why there is none, and what is known of its counters on this GPU."""
     from dgw.workbench.counters import NcuLane
     from dgw.workbench.gate.counting import COUNTERS
@@ -209,7 +214,7 @@ def _counting(where: Place) -> tuple[Any, str, Calibration | None]:
     tool = find_tool("ncu")
     if tool is None:
         return None, "Nsight Compute (ncu) was not found", None
-    lane = NcuLane(tool, ",".join(("std", *COUNTERS)), where.where.device.arch)
+    lane = NcuLane(tool, ",".join(("std", *COUNTERS) if explained else COUNTERS), where.where.device.arch)
     return lane, "", _calibration(where, lane.version)
 
 

@@ -25,7 +25,7 @@ def judge(facts: Facts) -> Finding | None:
         facts.evidence("temperature"),
     )
     verdict = f"throttled: the SM clock was {clock / 1e6:.0f} MHz of {highest / 1e6:.0f} ({reasons})"
-    step = "compare at equal clocks (--lock-clocks), and use cycles, which do not depend on them"
+    step = "compare at equal clocks (dgw gate --lock-clocks), and use cycles, which do not depend on them"
     if not facts.text("throttle") or set(reasons.replace(",", " ").split()) <= POWER:
         return Finding(
             recipe=RECIPE.name, verdict=verdict, confidence="medium", evidence=evidence, next_step=step

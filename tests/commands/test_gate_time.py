@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +22,7 @@ Gate = Callable[..., Ended]
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+    return tmp_path_factory.getbasetemp() / "gated-cache"  # that of all tests of gates
 
 
 @pytest.fixture
@@ -179,8 +180,9 @@ def test_both_a_wrong_result_and_a_hang_are_1(gate: Gate, lab: Lab) -> None:
     assert gate().code == 1
 
 
-def test_a_gate_that_is_interrupted_is_130_and_says_what_it_has(gate: Gate, lab: Lab) -> None:
-    lab.interrupt_after = 60
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_a_gate_that_is_interrupted_is_130_and_says_what_it_has(gate: Gate, lab: Lab, by: signal.Signals) -> None:
+    lab.interrupt_after, lab.interrupt_with = 60, by
     ended = gate("--json")
     assert ended.code == 130
     report = report_of(ended)

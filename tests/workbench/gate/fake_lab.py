@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,7 @@ class Lab:
     no_gpu: str = ""
     throttle: tuple[str, ...] = ()
     interrupt_after: int = -1  # turns
+    interrupt_with: signal.Signals = signal.SIGINT
     turns: int = 0
     started: list[str] = field(default_factory=list)
     alive: int = 0
@@ -111,7 +113,7 @@ class PlayedChild:
         self.lab.turns += 1
         self.count += 1
         if self.lab.turns == self.lab.interrupt_after:
-            raise KeyboardInterrupt
+            signal.raise_signal(self.lab.interrupt_with)
         member = self.members[name]
         what = self.what(member)
         if what == "hangs-later":

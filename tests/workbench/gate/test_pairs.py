@@ -63,7 +63,7 @@ def test_both_sides_take_turns_in_two_processes_with_the_same_number_of_launches
     assert len(set(turns[::2])) == 2  # now one side begins, now the other
 
 
-@pytest.mark.parametrize(("what", "outcome", "deadline"), [("hangs", "timed-out", 2.0), ("dies", "crashed", 20.0)])
+@pytest.mark.parametrize(("what", "outcome", "deadline"), [("hangs", "timed-out", 1.0), ("dies", "crashed", 20.0)])
 def test_a_case_that_ends_its_process_costs_itself_only(
     make: Make, tmp_path: Path, what: str, outcome: str, deadline: float
 ) -> None:

@@ -21,7 +21,7 @@ H200 = device("h200")
 def problem(name: str) -> Problem:
     if name == "unfused":
         return gemm(128, 256, 128, bias=Operand(dtype="f16"), epilogue=Epilogue(activation="gelu"))
-    return gemm(128, 128, 32) if name == "dropped-swizzle" else gemm(128, 256, 128)
+    return gemm(128, 128, 32) if name == "dropped-swizzle" else gemm(128, 256, 128 if name == "spilled" else 64)
 
 
 @cache
