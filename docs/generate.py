@@ -2,9 +2,10 @@
 
 A table stands between `<!-- generated: TOPIC PART [SHAPE] -->` and `<!-- end -->`. PART is `shows` (each claim, its
 value and whether it holds), `run` (the card of the timed cases of a shape), `ladder` (the same cases, a row for each
-stage), `rows` (the table that the evidence keeps beside its run; values are counted where there are several),
-`transcript` (what a walk printed) or `picture` (the map drawn from it). TOPIC/NAME means the run of one part of a
-topic. `demo output` is what the command of `make demo` prints without a GPU. No number in between is typed by hand.
+stage), `speeds` (a row for each problem and kernel, beside cuBLAS), `choices` (what each choice of a kernel gave),
+`rows` (the table that the evidence keeps beside its run; values are counted where there are several), `transcript`
+(what a walk printed) or `picture` (the map drawn from it). TOPIC/NAME means one part of a topic. `demo output` is what
+the command of `make demo` prints without a GPU. No number in between is typed by hand.
 """
 
 from __future__ import annotations
@@ -22,17 +23,18 @@ from typing import Any
 import msgspec
 
 from dgw.kernels.loader import load
-from dgw.model import Run
+from dgw.model import Record, Run
 from dgw.recipes.ladder import BASELINE, PREVIOUS, RATE, ladder
 from dgw.reports import gate_schema
 from dgw.reports.heatmap import Axes, grid, svg
 from dgw.reports.markdown import card, escape, table
 from dgw.reports.tables import Block, build
-from dgw.reports.units import UNIT_STYLE, show
+from dgw.reports.units import UNIT_STYLE, Style, show
 
 ROOT = Path(__file__).resolve().parents[1]
 MARKER = re.compile(
-    r"(<!-- generated: (\S+) (shows|run|rows|ladder|transcript|picture|output)(?: (\S+))? -->\n).*?(<!-- end -->)",
+    r"(<!-- generated: (\S+) (shows|run|rows|ladder|speeds|choices|transcript|picture|output)(?: (\S+))? -->\n)"
+    r".*?(<!-- end -->)",
     re.DOTALL,
 )
 
@@ -66,15 +68,17 @@ def _part(evidence: Path, links: str, topic: str, part: str, shape: str | None) 
     if part in CARDS:
         body = _run(content, shape, CARDS[part])
     else:
-        body = {"shows": _shows, "rows": _rows, "transcript": _transcript}[part](content)
+        tables = {"shows": _shows, "rows": _rows, "transcript": _transcript, "speeds": _speeds, "choices": _choices}
+        body = tables[part](content)
     return f"{body}\n\n{_measured(content['measured'], f'{links}/{topic}.json')}{_other_days(content)}\n"
 
 
 def _of_part(content: dict[str, Any], name: str) -> dict[str, Any]:
-    """The content of a topic with the run of one of its parts, and what that part says of where it was measured."""
+    """One part of a topic as if it were all of it: its run, what is kept beside, and where it was measured."""
     part = content["parts"][name]
     run = content["run"] if content.get("run_of") == name else part.get("run")
-    return {**content, "run": run, "measured": part.get("measured") or content["measured"], "parts": {}}
+    rows = [row for row in content["shows"] if row.get("part") == name]
+    return {**part, "shows": rows, "run": run, "measured": part.get("measured") or content["measured"], "parts": {}}
 
 
 DEMO = ("profile", "--variant", "swizzled", "--shape", "4096x4096x4096")
@@ -145,6 +149,49 @@ def _cell(name: str, value: Any) -> str:
     return _text(value, _heading(name)[1])
 
 
+def _records(content: dict[str, Any]) -> list[Record]:
+    return list(msgspec.convert(content["run"], type=Run).records) if content.get("run") else []
+
+
+def _speeds(content: dict[str, Any]) -> str:
+    """A row for each problem and kernel: its rate, that of cuBLAS of the same group, and their paired ratio."""
+    records = _records(content)
+    theirs = {r.case.problem: r.number("tflops") for r in records if r.case.variant == CUBLAS}
+    rows = []
+    for record in records:
+        problem, ratio = record.case.problem, record.get("ratio_to_cublas")
+        if record.case.variant == CUBLAS:
+            continue
+        ends = (ratio.low, ratio.high) if ratio is not None else (None, None)
+        interval = " .. ".join(show(end, "percent") for end in ends) if None not in ends else show(None, "percent")
+        rows.append((
+            record.case.variant, problem.shape, problem.a.dtype, problem.layout,
+            show(record.number("time_cold"), "seconds"), show(record.number("tflops"), "rate"),
+            show(theirs.get(problem), "rate"), show(record.number("ratio_to_cublas"), "percent"), interval,
+        ))  # fmt: skip
+    heads = ("kernel", "shape", "type", "layout", "time cold", "rate", "cuBLAS", "of cuBLAS", "95 % interval")
+    return table(heads, rows) if rows else "Nothing of it was timed."
+
+
+def _choices(content: dict[str, Any]) -> str:
+    """A row for each choice, the first being what the others are held against.
+
+    They are compared through cuBLAS, which every group of them was timed in turn with.
+    """
+    names: dict[str, str] = content.get("choices", {})
+    records = {record.case.key: record for record in _records(content)}
+    chosen = [(what, records[key]) for key, what in names.items() if key in records]
+    first = chosen[0][1].number("ratio_to_cublas") if chosen else None
+    rows = []
+    for what, record in chosen:
+        ratio = record.number("ratio_to_cublas")
+        against = ratio / first if ratio is not None and first else None
+        shown = [show(record.number(metric), style) for _, metric, style in COUNTED]
+        rows.append((what, show(against, "percent"), show(ratio, "percent"), *shown))
+    heads = ("choice", "speed against the first", "of cuBLAS", *(head for head, *_ in COUNTED))
+    return table(heads, rows) if rows else "No choice was measured yet."
+
+
 def _other_days(content: dict[str, Any]) -> str:
     """Which parts of a topic were measured on another day than its last."""
     days = {name: part["measured"].get("date", "") for name, part in content.get("parts", {}).items()}
@@ -164,15 +211,27 @@ def _run(content: dict[str, Any], shape: str | None, shown: Callable[[Block], st
     return "\n\n".join(f"{escape(block.title)}\n\n{shown(block)}" for block in blocks)
 
 
-COLUMNS = (
+CUBLAS = "baselines/cublas"
+COUNTED: tuple[tuple[str, str, Style], ...] = (
+    ("tensor pipe", "tensor_pipe_util", "percent"),
+    ("L2 hits", "l2_hit_rate", "percent"),
+    ("DRAM", "dram_bytes", "bytes"),
+    ("cycles", "elapsed_cycles", "count"),
+)
+COLUMNS: tuple[tuple[str, str, Style], ...] = (
     ("time cold", "time_cold", "seconds"),
     ("rate", "tflops", "rate"),
     ("load conflicts", "conflict_ratio_ld", "percent"),
+    ("store conflicts", "conflict_ratio_st", "percent"),
     ("tensor pipe", "tensor_pipe_util", "percent"),
     ("FMA pipe", "fma_pipe_util", "percent"),
+    ("L2 hits", "l2_hit_rate", "percent"),
     ("DRAM", "dram_bytes", "bytes"),
     ("registers", "registers_per_thread", "count"),
 )
+ALWAYS = 5
+"""Columns of a ladder that stand in any case: its name, time, rate, and what it gained. The others are left out where
+less than half is known."""
 STEPS = (("of the rung before", PREVIOUS), ("of cuBLAS", BASELINE), ("of mma.sync", RATE))
 
 
@@ -191,8 +250,11 @@ def rungs(block: Block) -> str:
         cells = [show(record.number(metric), style) for _, metric, style in COLUMNS]
         times = [show(known.get(metric), "percent" if metric != PREVIOUS else "times") for _, metric in STEPS]
         rows.append((record.case.variant, *cells[:2], *times, *cells[2:]))
-    heads = [head for head, *_ in COLUMNS]
-    return table(("stage", *heads[:2], *(head for head, _ in STEPS), *heads[2:]), rows)
+    names = [head for head, *_ in COLUMNS]
+    heads = ("stage", *names[:2], *(head for head, _ in STEPS), *names[2:])
+    unknown = show(None, "percent")
+    kept = [i for i in range(len(heads)) if i < ALWAYS or 2 * sum(row[i] != unknown for row in rows) >= len(rows)]
+    return table([heads[i] for i in kept], [[row[i] for i in kept] for row in rows])
 
 
 CARDS: dict[str, Callable[[Block], str]] = {"run": card, "ladder": rungs}

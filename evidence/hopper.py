@@ -11,6 +11,7 @@ from ladder import claims
 from parts import Part, measure, ratio
 from topic import Topic, thin
 
+from dgw.commands.request import configs
 from dgw.kernels.hopper import selector
 from dgw.kernels.loader import load
 from dgw.model import Record, Run, gemm
@@ -137,8 +138,18 @@ def ablation(topic: Topic) -> dict[str, Any]:
     ).run  # fmt: skip
     records = own(run)
     topic.show("choices measured one by one", sum(r.outcome == "ok" for r in records), "", "==", len(ABLATION))
-    names = [what for what, _ in ABLATION]
-    return {"run": thin(run, KEPT), "choices": dict(zip((r.case.key for r in records), names, strict=False))}
+    return {"run": thin(run, KEPT), "choices": named(records)}
+
+
+def named(records: list[Record]) -> dict[str, str]:
+    """Which choice each record is, by case key, in the order of ABLATION."""
+    variant, problem, target = load()[PERSISTENT], records[0].case.problem, device("h200")
+    found = {}
+    for what, text in ABLATION:
+        pinned = configs([text])[0] if text else {}
+        full = variant.config_for(problem, target, pinned)
+        found |= {r.case.key: what for r in records if r.case.config == full and r.case.key not in found}
+    return found
 
 
 def regret(topic: Topic) -> dict[str, Any]:

@@ -4,12 +4,13 @@ import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import msgspec
 import pytest
 
 from dgw.cli import COMMANDS, HIDDEN
-from dgw.model import Case, Run, gemm
+from dgw.model import Case, Measurement, Record, Run, gemm
 from tests.reports.samples import full_record
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -94,7 +95,7 @@ def test_a_ladder_has_a_row_for_each_stage_and_what_it_brought(tmp_path: Path) -
     (tmp_path / "topic.json").write_text(json.dumps(content))
     text = GENERATE.rewritten(MARKED.format(part="ladder 4096x4096x4096"), evidence=tmp_path)
     rows = [line for line in text.splitlines() if line.startswith("| cuda/")]
-    assert rows[0].startswith("| cuda/tiled | 4.000 ms | 34.36 TFLOP/s | - | 5.0 % | - | 0 % |")
+    assert rows[0].startswith("| cuda/tiled | 4.000 ms | 34.36 TFLOP/s | - | 5.0 % | 0 % | 3.1 % |")
     assert rows[1].startswith("| cuda/swizzled | 2.000 ms | 68.72 TFLOP/s | 2.000 x | 10.0 % |")
     assert "Measured on another day: later (2026-01-02)." in text
 
@@ -161,3 +162,57 @@ def test_a_picture_is_drawn_from_the_run_in_the_evidence(name: str, tmp_path: Pa
     content = {run: msgspec.to_builtins(Run(id="r", created="", command=(), version="0", records=tuple(records)))}
     (tmp_path / f"{topic}.json").write_text(json.dumps(content))
     assert "cuda/x at 64x64x64" in GENERATE.picture(name, tmp_path)
+
+
+def in_parts(folder: Path) -> Path:
+    """Evidence of two parts: the first is the topic's run, the second measured what choices give, in two groups."""
+
+    def one(name: str, ratio: float, **config: int) -> Record:
+        found = Measurement(metric="ratio_to_cublas", value=ratio, low=ratio - 0.01, high=ratio + 0.01, unit="ratio",
+                            collector="timing")  # fmt: skip
+        case = Case(problem=gemm(256, 256, 256), variant=name, config=dict(config))
+        rate = Measurement(metric="tflops", value=ratio * 6e14, unit="FLOP/s", collector="timing")
+        hits = Measurement(metric="l2_hit_rate", value=0.8, unit="ratio", collector="ncu")
+        return full_record(case=case, measurements=(found, rate, hits))
+
+    def run(*records: Record) -> Any:
+        return msgspec.to_builtins(Run(id="r", created="2026-01-01", command=("dgw",), version="0", records=records))
+
+    chosen, other = one("hopper/x", 1.0, STAGES=4), one("hopper/x", 0.8, STAGES=2)
+    content = {
+        "measured": {"gpu": "h200", "date": "2026-01-01"}, "run_of": "speed",
+        "shows": [{"claim": "level", "value": 1.0, "unit": "ratio", "bar": 1.0, "holds": True, "part": "speed"}],
+        "run": run(one("hopper/x", 1.02), one("baselines/cublas", 1.0)),
+        "parts": {
+            "speed": {"measured": {"gpu": "h200", "date": "2026-01-01"}},
+            "ablation": {"measured": {}, "run": run(other, chosen),
+                         "choices": {chosen.case.key: "4 slots", other.case.key: "2 slots"}},
+        },
+    }  # fmt: skip
+    (folder / "topic.json").write_text(json.dumps(content))
+    return folder
+
+
+def test_a_part_that_was_measured_alone_is_named_behind_its_topic(tmp_path: Path) -> None:
+    text = GENERATE.rewritten(MARKED.replace("topic", "topic/speed").format(part="speeds"), evidence=in_parts(tmp_path))
+    assert (
+        "| hopper/x | 256x256x256 | f16 | nn | - | 612.0 TFLOP/s | 600.0 TFLOP/s | 102.0 % | 101.0 % .. 103.0 % |"
+        in text
+    )
+    assert "baselines/cublas" not in text
+
+
+def test_choices_are_compared_through_cublas_and_stand_in_the_order_of_the_evidence(tmp_path: Path) -> None:
+    marked = MARKED.replace("topic", "topic/ablation").format(part="choices")
+    text = GENERATE.rewritten(marked, evidence=in_parts(tmp_path))
+    first, second = (line for line in text.splitlines() if " slots " in line)
+    assert first.startswith("| 4 slots | 100 % | 100 % | - | 80.0 %")
+    assert second.startswith("| 2 slots | 80.0 % | 80.0 % |")
+
+
+def test_columns_of_a_ladder_of_which_nothing_is_known_are_left_out(tmp_path: Path) -> None:
+    text = GENERATE.rewritten(MARKED.format(part="ladder"), evidence=evidence(tmp_path))
+    head = next(line for line in text.splitlines() if line.startswith("| stage"))
+    assert "load conflicts" in head
+    assert "tensor pipe" not in head
+    assert "of cuBLAS" in head
