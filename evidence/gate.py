@@ -17,6 +17,7 @@ import msgspec
 from parts import measure
 from topic import ROOT, Done, Topic
 
+from dgw.commands.session import commit
 from dgw.model import Case, Measurement, Record, Run
 from dgw.workbench.gate.policy import GatePolicy
 from dgw.workbench.gate.rounds import PairRounds
@@ -54,7 +55,7 @@ def as_run(report: GateReport) -> Run:
             Record(case=made, outcome="ok", environment=report.environment, measurements=(time_head,))
         )  # fmt: skip
     return Run(
-        id=report.id, created=report.created, command=report.command, version=report.dgw, commit=report.head.commit,
+        id=report.id, created=report.created, command=report.command, version=report.dgw, commit=commit(),
         records=tuple(records),
     )  # fmt: skip
 

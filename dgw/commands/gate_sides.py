@@ -38,7 +38,7 @@ def head_commit(own: Path | None) -> str:
     """
     from dgw.workbench.gate.trees import project, working_tree
 
-    return working_tree(project(Path.cwd(), PACKAGE, own)).about.commit or os.environ.get("DGW_COMMIT", "")
+    return working_tree(project(Path.cwd(), PACKAGE, own)).about.commit
 
 
 def _program(python: str) -> list[str]:

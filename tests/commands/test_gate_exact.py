@@ -99,6 +99,8 @@ def test_outside_of_a_repository_kernels_of_ones_own_have_no_commit(
 ) -> None:
     monkeypatch.delenv("DGW_COMMIT", raising=False)
     assert repository.report()["head"].get("commit", "") == ""
+    monkeypatch.setenv("DGW_COMMIT", "c0ffee")  # on a machine that has a copy without git
+    assert repository.report()["head"]["commit"] == "c0ffee"
 
 
 def test_comments_and_line_numbers_make_no_difference(repository: Repository) -> None:

@@ -35,6 +35,7 @@ class Ncu:
     """Stands in for Nsight Compute; what head's kernels count differs from base's by `head`."""
 
     version = "2025.3"
+    both: dict[str, float] = {}
     head: dict[str, float] = {}
     reason = ""
 
@@ -54,7 +55,7 @@ class Ncu:
         return Harvest({} if self.reason else {key: [side] * keys.count(key) for key in keys}, self.reason)
 
     def measurements(self, kernels: Sequence[Any], reason: str) -> tuple[Measurement, ...]:
-        values = dict.fromkeys(self.names, 0.0) | (self.head if kernels[0] == "head" else {})
+        values = dict.fromkeys(self.names, 0.0) | self.both | (self.head if kernels[0] == "head" else {})
         return tuple(Measurement(metric=metric, value=value, collector="ncu") for metric, value in values.items())
 
 
@@ -65,7 +66,8 @@ def ncu(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> type[Ncu]:
             super().__init__(*arguments, **more)
             PlayedChild.profiled = self.job  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(Ncu, "head", {})
+    for name in ("both", "head"):
+        monkeypatch.setattr(Ncu, name, {})
     monkeypatch.setattr(counting, "Child", Profiled)
     monkeypatch.setattr(counters, "NcuLane", Ncu)
     monkeypatch.setattr("dgw.workbench.tools.find_tool", lambda name: Path("ncu"))
@@ -80,6 +82,20 @@ def test_conflicts_out_of_nothing_fail_although_the_time_is_the_same(gate: Gate,
     assert case.status == "regressed"
     assert case.reasons[0] == "conflict_ratio_ld: none in base, some in head, whatever the time"
     assert case.changed[0].worse
+
+
+def test_a_slower_case_is_explained_by_what_its_warps_waited_for(gate: Gate, ncu: type[Ncu], lab: Lab) -> None:
+    lab.slow["head"]["mine/changed"] = 1.3
+    ncu.both = {"elapsed_cycles": 1000.0, "sm_active_cycles": 1000.0, "stall_short_scoreboard": 0.1, "stall_wait": 0.9}
+    ncu.head = {
+        "elapsed_cycles": 1300.0, "sm_active_cycles": 1300.0, "stall_short_scoreboard": 0.31, "stall_wait": 0.69
+    }  # fmt: skip
+    case = next(case for case in report_of(gate("--json")).cases if case.variant == "mine/changed")
+    assert case.status == "regressed"
+    assert "takes 1300 cycles where" in case.explanation[0]
+    assert "warps wait for shared memory +303 cycles" in " ".join(case.explanation)
+    plain = gate("--no-store", "--no-explain", "--json")
+    assert {case.explanation for case in report_of(plain).cases} == {()}
 
 
 def test_a_calibration_is_kept_and_used_by_the_gates_after_it(dgw: Dgw, gate: Gate, ncu: type[Ncu]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -44,9 +45,10 @@ def repository(start: Path) -> Path | None:
 
 
 def working_tree(folder: Path) -> Tree:
-    """The tree as it lies there, with its commit and whether anything in it differs from it."""
-    commit = _git(folder, "rev-parse", "HEAD") or ""
-    changed = bool(commit) and bool(_git(folder, "status", "--porcelain", "--untracked-files=no"))
+    """The tree as it lies there, with its commit (DGW_COMMIT where git knows none) and whether anything differs."""
+    known = _git(folder, "rev-parse", "HEAD") or ""
+    commit = known or os.environ.get("DGW_COMMIT", "")
+    changed = bool(known) and bool(_git(folder, "status", "--porcelain", "--untracked-files=no"))
     label = f"{commit[:12]}{' with changes' if changed else ''}" if commit else "the working tree"
     return Tree(folder, Side(label=label, kind="tree", commit=commit))
 
@@ -66,8 +68,8 @@ def folder_tree(folder: Path) -> Tree:
     """A folder given by name. Raises UsageError when there is none."""
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder", "--base-tree DIR with a checkout of the base")
-    tree = working_tree(folder.resolve())
-    return Tree(tree.folder, Side(label=folder.name, kind="tree", commit=tree.about.commit))
+    place = folder.resolve()
+    return Tree(place, Side(label=folder.name, kind="tree", commit=_git(place, "rev-parse", "HEAD") or ""))
 
 
 @contextlib.contextmanager
