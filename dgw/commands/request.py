@@ -172,6 +172,10 @@ def wanted(
     """
     from dgw.kernels.loader import select
 
+    if names and family:
+        raise UsageError(
+            f"--family {family} and {', '.join(names)} both say what runs", f"--family {family} alone, or the variants"
+        )
     if names:
         found = [select(variants, name, where.device, where.engine) for name in names]
         return list({variant.id: variant for variant in found}.values())

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dgw.model import Finding
 from dgw.reports.terminal import Paint
 
-_STYLES = {"held": "ok", "did not hold": "wrong"}  # how a verdict starts -> the outcome whose colour it takes
-
 
 def render(findings: Sequence[Finding], width: int = 100, colour: bool = False) -> str:
     """One finding a paragraph: its verdict, and below it what it is for. Claims that did not hold stand out."""

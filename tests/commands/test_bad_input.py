@@ -54,6 +54,7 @@ SWIZZLED = ("profile", "--variant", "swizzled")
         (("check", "--engine", "static"), 2, ("computes nothing", "--engine emulator")),
         (("profle",), 2, ("no command is named 'profle'", "dgw profile")),
         (("compare", "--family", "cudda", *SMALL), 2, ("no family is named 'cudda'", "cuda")),
+        (("compare", "tiled", "--family", "cuda", *SMALL), 2, ("both say what runs", "--family cuda alone")),
         (("show", "swizled"), 2, ("no variant swizled", "dgw list")),
         (("show",), 2, ("missing argument", "--help")),
         (("show", "cublas", "--source"), 2, ("foreign code",)),

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from dgw.model import Evidence, Finding, Measurement, Record, Run
+from dgw.model import Case, Evidence, Finding, Measurement, Record, Run, gemm
 from dgw.reports import csv, markdown, terminal
 from dgw.reports.charts import heatmap
 from dgw.reports.charts.catalogue import KINDS
@@ -99,6 +99,13 @@ def test_all_problems_share_one_unit_a_column_and_sort_by_base_values() -> None:
     column = [head for head, _ in table.head].index("time cold, us")
     assert [row.cells[column - 1].text for row in table.rows] == ["3.000", "40,000"]
     assert [row.cells[column - 1].value for row in table.rows] == [3e-6, 40e-3]
+
+
+def test_cases_that_differ_in_their_data_only_are_told_apart() -> None:
+    problems = [gemm(64, 64, 64, data=data) for data in ("normal", "integer")]
+    table = cases.build(build([full_record(case=Case(problem=problem, variant="cuda/x")) for problem in problems]))
+    column = [head for head, _ in table.head].index("data")
+    assert [row.cells[column - 1].text for row in table.rows] == ["normal, seed 0", "integer, seed 0"]
 
 
 def test_hostile_text_stays_text_wherever_it_comes_from() -> None:

@@ -70,6 +70,7 @@ def build(blocks: Sequence[Block]) -> Cases:
             dtype_text(block.problem) if block.problem.known else UNKNOWN for _, _, block, _ in positions(blocks)
         ],
         "layout": [block.problem.layout or UNKNOWN for _, _, block, _ in positions(blocks)],
+        "data": [f"{block.problem.data}, seed {block.problem.seed}" for _, _, block, _ in positions(blocks)],
         "machine": [block.machine for _, _, block, _ in positions(blocks)],
     }
     kept = {name: found for name, found in texts.items() if len(set(found)) > 1}

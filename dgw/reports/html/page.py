@@ -205,9 +205,10 @@ def _lead(blocks: Sequence[Block], extras: Extras) -> list[Lead]:
 
 
 def _apart(block: Block, blocks: Sequence[Block]) -> str:
-    """What tells the problem of a block from the others: its shape, and the types or layout where they vary."""
+    """What tells the problem of a block from the others: its shape, and types, layout or data where they vary."""
     problems = [other.problem for other in blocks]
     parts = [block.problem.shape]
     parts += [dtype_text(block.problem)] if len({dtype_text(p) for p in problems}) > 1 else []
     parts += [block.problem.layout] if len({p.layout for p in problems}) > 1 else []
+    parts += [f"{block.problem.data} data"] if len({p.data for p in problems}) > 1 else []
     return ", ".join(parts)

@@ -10,7 +10,7 @@ import numpy as np
 from dgw.workbench.emulator.group import BOOL, F16, F32, F64, I16, I32, I64, U16, U32, U64, Group
 from dgw.workbench.emulator.operation import Builder, Operation, Thunk, destination, expect, malformed, source
 from dgw.workbench.emulator.ptx.module import Instruction
-from dgw.workbench.emulator.ptx.operands import TYPE_BITS, Immediate, Register
+from dgw.workbench.emulator.ptx.operands import Immediate
 
 Dtype = np.dtype[Any]
 U8, I8 = np.dtype(np.uint8), np.dtype(np.int8)
@@ -59,14 +59,3 @@ def immediate(instruction: Instruction, position: int) -> int:
     if not isinstance(operand, Immediate) or operand.float_bits:
         raise malformed(instruction, f"operand {position + 1} must be an integer literal")
     return operand.value
-
-
-def register_bits(instruction: Instruction, position: int) -> int:
-    """The width of the register at operand `position`, or 0 when it is none."""
-    operand = instruction.operands[position]
-    return operand.bits if isinstance(operand, Register) else 0
-
-
-def width_of(type_name: str) -> int:
-    """Bytes of a PTX type."""
-    return max(TYPE_BITS[type_name] // 8, 1)

@@ -42,10 +42,6 @@ def _copy(group: Group) -> Thunk:
     return group.finish(lambda: store(fetch()))
 
 
-def _integer_of(bits: int) -> np.dtype[Any]:
-    return BOOL if bits == 1 else np.dtype(f"u{max(bits // 8, 2)}")
-
-
 def decode_mov(instruction: Instruction) -> Operation:
     """mov: a copy, or a vector packed into a register, or a register taken apart."""
     name = type_of(instruction)

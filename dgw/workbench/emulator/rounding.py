@@ -16,7 +16,6 @@ import numpy as np
 
 Array = Any  # a NumPy array
 
-MODES = ("rn", "rz", "rm", "rp", "rna")
 _HALF_LOW = np.uint64(0x1FFFFFFF)  # the 29 bits of a float64 that a float32 has not
 _HALF_TIE = np.uint64(0x10000000)
 
