@@ -82,11 +82,7 @@ def test_the_walk_from_naive_stays_in_its_ladder_and_times_what_it_compares_in_o
     counted = [jobs for jobs in gpu.groups if "counters" in jobs[0].lanes]
     assert [names(jobs) for jobs in counted] == [[hand] for hand in hands]
     assert [jobs[0].known is not None for jobs in counted] == [False, True, True, True, True]
-
-
-def test_what_is_timed_again_keeps_its_counters_in_the_stored_run(dgw: Dgw, gpu: Gpu) -> None:
-    dgw(*WALK)
-    stored = json.loads(dgw("report", "last", "--json").out)
+    stored = json.loads(dgw("report", "last", "--json").out)  # what is timed again keeps its counters
     records = [one for one in stored["records"] if one["case"]["problem"].get("data", "normal") == "normal"]
     held = {one["case"]["variant"]: {m["metric"] for m in one["measurements"]} for one in records}
     for name in ("cuda/naive", "cuda/tiled", "cuda/persistent"):

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from dgw.commands.conclusions import heatmaps
+from dgw.commands.report import rendered
 from dgw.model import Run
 from dgw.reports.charts.catalogue import KINDS
 from dgw.reports.html.page import Extras, render
@@ -181,7 +182,8 @@ def test_five_hundred_cases_are_rendered_in_time_and_in_size_and_open(browser: B
     records = [rich(name, 64 * (1 + k), 1e-3 * (1 + i + k)) for k in range(100) for i, name in enumerate(names)]
     run = Run(id="r", created="2026-01-01T10:00:00+00:00", command=("dgw",), version="0.1", records=tuple(records))
     begin = time.process_time()
-    text = render(run, build(records))
+    text = rendered(run, ".html")
+    assert isinstance(text, str)
     assert time.process_time() - begin <= LONGEST_S
     assert len(text.encode()) <= LARGEST_BYTES
     path = tmp_path / "large.html"
@@ -191,6 +193,18 @@ def test_five_hundred_cases_are_rendered_in_time_and_in_size_and_open(browser: B
     assert len(column(page, 0)) == 500
     press(page, "time cold, ms")
     assert column(page, heads(page).index("time cold, ms"))[0] == "1.000"
+
+
+def test_many_problems_of_one_case_each_are_as_small() -> None:
+    records = [rich("tensor-core", 64 * (1 + k), 1e-3 * (1 + k)) for k in range(50)]
+    run = Run(id="r", created="2026-01-01T10:00:00+00:00", command=("dgw",), version="0.1", records=tuple(records))
+    text = rendered(run, ".html")
+    assert isinstance(text, str)
+    assert len(text.encode()) <= LARGEST_BYTES / 10
+    assert 'data-chart="times"' not in text
+    few = rendered(msgspec.structs.replace(run, records=tuple(records[:3])), ".html")
+    assert isinstance(few, str)
+    assert few.count('data-chart="times"') == 3
 
 
 def test_the_console_stayed_empty_throughout(page: Page) -> None:

@@ -56,14 +56,18 @@ def render(run: Run, blocks: Sequence[Block], extras: Extras | None = None) -> s
     extras = extras or Extras()
     numbers = itertools.count(1)
     whole = [drawn(chart, numbers) for kind in KINDS.values() if kind.whole for chart in kind.draw(blocks)]
-    problems = [_problem(number, block, extras, numbers) for number, block in enumerate(blocks)]
+    folded = len(blocks) > OPEN
+    problems = [
+        _problem(number, block, extras, numbers, drawing=len(block.columns) > 1 or not folded)
+        for number, block in enumerate(blocks)
+    ]
     there = {one.chart.key for one in (*whole, *(d for p in problems for d in p["charts"]))}
     heads, environment = provenance.environments(run.records)
     return document(
         "report.html.j2",
         title=summary.title(blocks), facts=summary.facts(run, blocks), tiles=summary.tiles(blocks),
         cases=cases.build(blocks), whole=whole, maps=[drawn(chart, numbers) for chart in extras.maps],
-        problems=problems, folded=len(blocks) > OPEN, lead=_lead(blocks, extras), of_run=extras.of_run,
+        problems=problems, folded=folded, lead=_lead(blocks, extras), of_run=extras.of_run,
         missing=[(kind.title, kind.needs) for key, kind in KINDS.items() if key not in there],
         environment_heads=heads, environment=environment, protocols=provenance.protocols(run.records),
     )  # fmt: skip
@@ -138,8 +142,10 @@ def drawn(chart: Chart, numbers: itertools.count[int]) -> Drawn:
     return Drawn(identity, chart, svg.inline(chart, identity))
 
 
-def _problem(number: int, block: Block, extras: Extras, numbers: itertools.count[int]) -> dict[str, Any]:
-    charts = [drawn(chart, numbers) for kind in KINDS.values() if kind.each for chart in kind.draw([block])]
+def _problem(number: int, block: Block, extras: Extras, numbers: itertools.count[int], drawing: bool) -> dict[str, Any]:
+    """What the template needs of one problem. One case among many problems is not drawn: its card has the figures."""
+    kinds = [kind for kind in KINDS.values() if kind.each] if drawing else []
+    charts = [drawn(chart, numbers) for kind in kinds for chart in kind.draw([block])]
     anchors = [cases.anchor(number, column) for column in range(len(block.columns))]
     return {
         "id": f"problem-{number + 1}",
