@@ -1,10 +1,10 @@
 """Which tile, cluster and split of k a problem gets: the candidates' times, estimated from what would hold them up.
 
 The estimate of a candidate (seconds): a start, then for each wave of CTAs the k tiles of a tile of D, each as slow as
-the slowest of the tensor cores, the SM's share of L2, all of L2, DRAM for an SM, and the latency of a ring of that
-depth; then what a tile costs beside its products, and the exchange of sums where k is split. Nothing is faster than
-DRAM delivers A, B and D once. The constants are fitted to timings of about 1,400 candidates on an H200; how far the
-choice is from the best of the space is measured in docs/h200/hopper.json.
+the slowest of the tensor cores, the SM's share of L2, all of L2, and the latency of a ring of that depth; then what a
+tile costs beside its products, and the exchange of sums where k is split. Nothing is faster than DRAM delivers A, B and
+D once. The constants are fitted so that the choice among some 2,900 candidates of 45 shapes, timed on an H200, loses
+least; how far it is from the best of the whole space is measured in docs/h200/hopper.json.
 """
 
 from __future__ import annotations
@@ -23,20 +23,19 @@ from dgw.model import Config, Device, Problem, Tunable
 F64 = npt.NDArray[np.float64]
 
 CLOCK = 1.70e9  # Hz, of the fit
-START = 2.12e-6  # s: launch, barriers, the first tile from DRAM
-TILE = 1.65e-6  # s a tile of D: the pipeline drains and fills
-STORE = 0.0784  # cycles an element of a tile: finishing and storing
-EXCHANGE = 0.13e-6  # s: two meetings of a cluster
-EXCHANGED = 0.293  # cycles an element of a tile that is exchanged
-SM_BYTES = 71.2  # B a cycle an SM takes from L2
-L2_BYTES = 13.2e12  # B/s that all SMs take from L2
-DRAM_BYTES = 3.66e12  # B/s
-SM_DRAM_BYTES = 44.5  # B a cycle of what an SM takes that comes from DRAM
-LATENCY = 1.08e-6  # s from asking for a tile to having it
-SLOWDOWN = 1.03  # of the tensor cores, against their rate
-ONE_GROUP = 55.0  # cycles a k tile of a single warpgroup, in which no other multiplies
-CLUSTERED = 1.18  # where CTAs share tiles and so wait for each other
-CLUSTER_START = 0.51e-6  # s
+START = 0.90e-6  # s: launch, barriers, the first tile from DRAM
+TILE = 2.44e-6  # s a tile of D: the pipeline drains and fills
+STORE = 0.118  # cycles an element of a tile: finishing and storing
+EXCHANGE = 0.16e-6  # s: two meetings of a cluster
+EXCHANGED = 1.47  # cycles an element of a tile that is exchanged
+SM_BYTES = 73.7  # B a cycle an SM takes from L2
+L2_BYTES = 14.5e12  # B/s that all SMs take from L2
+DRAM_BYTES = 4.4e12  # B/s
+LATENCY = 1.37e-6  # s from asking for a tile to having it
+SLOWDOWN = 1.015  # of the tensor cores, against their rate
+ONE_GROUP = 58.0  # cycles a k tile of a single warpgroup, in which no other multiplies
+CLUSTERED = 1.3  # where CTAs share tiles and so wait for each other
+CLUSTER_START = 0.5e-6  # s
 GROUP_ROWS = 2048  # of D that CTAs take together
 
 
@@ -112,8 +111,7 @@ def estimate(problem: Problem, configs: tuple[Config, ...], device: Device) -> F
     products = products + np.where(bm == 64, ONE_GROUP / CLOCK, 0.0)
     taken = bytes_a / cluster_n + bytes_b / cluster_m
     from_l2 = np.maximum(taken / SM_BYTES / CLOCK, taken * np.minimum(ctas, slots) / L2_BYTES)
-    from_dram = bytes_b / np.minimum(rows, 4) / SM_DRAM_BYTES / CLOCK
-    step = np.maximum.reduce([products, from_l2, from_dram, LATENCY / stages])
+    step = np.maximum.reduce([products, from_l2, LATENCY / stages])
     step = step * np.where(shared > 1, CLUSTERED, 1.0)
     exchange = np.where(split > 1, EXCHANGE + bm * bn * EXCHANGED / CLOCK * (split - 1) / split, 0.0)
     tile = tiles_k * step + TILE + bm * bn * STORE / CLOCK + exchange
