@@ -22,7 +22,7 @@ from dgw.model import Run
 ROOT = Path(__file__).resolve().parents[1]
 PICTURE = ROOT / "docs" / "report.png"
 TOPICS = ("ladder", "first-profile")
-WIDTH, HEIGHT = 1320, 1830
+WIDTH, HEIGHT = 1320, 2215
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 

@@ -164,7 +164,7 @@ def _fulfil(session: Session, asked: Request) -> Sequence[Record]:
         for key in before:
             del session.finished[key]
     with progress("diagnose") as bar:
-        execute(session, asked.cases, bar, known)
+        execute(session, asked.cases, bar, known, afresh=on_gpu and asked.again)
     if session.interrupted:
         raise KeyboardInterrupt
     for key in before:

@@ -144,12 +144,16 @@ def _gpu(ask: Ask, named: Device) -> Machine:
 
 
 def execute(
-    session: Session, cases: Sequence[Case], progress: Callable[..., None], known: Mapping[str, Record] | None = None
+    session: Session,
+    cases: Sequence[Case],
+    progress: Callable[..., None],
+    known: Mapping[str, Record] | None = None,
+    afresh: bool = False,
 ) -> None:
     """Run the cases; every record is in the session, and in the store unless --no-store, before the next starts.
 
-    What is `known` by case key is neither checked nor timed again on a GPU, only counted. Ctrl-C ends it early with
-    `interrupted` set; what is finished stays.
+    What is `known` by case key is neither checked nor timed again on a GPU, only counted. With `afresh` nothing is
+    taken over from earlier runs. Ctrl-C ends it early with `interrupted` set; what is finished stays.
     """
     store = begin(session)
 
@@ -159,7 +163,7 @@ def execute(
         if store is not None:
             store.put(session.id, record)
 
-    if session.ask.resume and store is not None:
+    if session.ask.resume and not afresh and store is not None:
         from dgw.commands.resume import finished_before
 
         for record in finished_before(session, cases, store):
