@@ -7,7 +7,7 @@ import math
 from statistics import median
 from typing import Any
 
-from ladder import claims
+from ladder import FULL, claims
 from parts import Part, measure, ratio
 from topic import Topic, thin
 
@@ -86,7 +86,7 @@ def pipe(topic: Topic) -> dict[str, Any]:
     topic.show("tensor pipe active at 4096^3 (aim)", mine, "ratio", ">=", 0.92)
     spilled = sum(record.number("spill_store_bytes") or 0 for record in run.records)
     topic.show("bytes spilled by default configs", spilled, "B", "==", 0)
-    return {"run": thin(run, KEPT), "claims": claims(topic, f"{CUBE} f16 nt", done)}
+    return {"run": thin(run, (*KEPT, *FULL)), "claims": claims(topic, f"{CUBE} f16 nt", done)}
 
 
 def geometric(values: list[float]) -> float | None:
