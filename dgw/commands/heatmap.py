@@ -55,7 +55,7 @@ def heatmap(
     space: Space = None,
     fix: Fix = None,
     rest: Rest = "",
-    sample: Sample = 0,
+    sample: Sample = None,
     against: options.Against = None,
     output: Output = None,
     terminal: Terminal = False,
@@ -82,7 +82,7 @@ def heatmap(
     names = split(metric) or ["tflops" if where.engine == "gpu" else "bound"]
     counters, beside = _needs(names, against, where)
     rest = rest or ("best" if where.engine == "gpu" else "default")
-    axes, narrow = _plan(wanted, x, y, split(facet), space, fix, rest)
+    axes, narrow = _plan(wanted, x, y, split(facet), space, fix, rest, request.typed(ask, "dgw heatmap"))
     ask = replace(ask, resume=not fresh)
     session = session_of(ask, tuple(ctx.obj or ()), variants, where, counters)
     fields = fields_of(ask, problems, wanted, narrow, where, sample)
@@ -130,6 +130,7 @@ def _plan(
     space: options.Names,
     fix: options.Names,
     rest: str,
+    command: str,
 ) -> tuple[Axes, Narrowed]:
     """The axes of the maps and the values that tunables take. Raises UsageError."""
     from dgw.commands.spaces import axis, narrowed
@@ -137,17 +138,22 @@ def _plan(
 
     if rest not in ("best", "default"):
         raise UsageError(f"--rest cannot be {rest!r}", "--rest best or --rest default")
-    narrow = narrowed(space, fix, variants)
+    narrow = narrowed(space, fix, variants, command)
     tunables = {tunable.name: tunable for variant in reversed(variants) for tunable in variant.space}
     values = {name: narrow.get(name, tunable.values) for name, tunable in tunables.items()}
     free = [name for name in ("BN", "BM", *tunables) if name in tunables and len(values[name]) > 1]
-    named = [axis(name, variants) for name in facets]
-    along = axis(x, variants) if x else next((n for n in free if n not in (y, *named)), "")
-    down = axis(y, variants) if y else next((n for n in free if n not in (along, *named)), "")
+    named = [axis(name, variants, f"{command} --facet") for name in facets]
+    along = axis(x, variants, f"{command} --x") if x else next((n for n in free if n not in (y, *named)), "")
+    down = axis(y, variants, f"{command} --y") if y else next((n for n in free if n not in (along, *named)), "")
+    if len(tunables) < 2:
+        raise UsageError(
+            "a map needs a variant with two tunables", "dgw heatmap --variant tensor-core --shape 4096x4096x4096"
+        )
+    again = "{} --x {} --y {}".format(command, *list(tunables)[:2])
     if not along or not down:
-        raise UsageError("a map needs two tunables with more than one value", f"--x {' or --x '.join(tunables)}")
+        raise UsageError("a map needs two tunables with more than one value", again)
     if len({along, down, *named}) < 2 + len(named) or len(named) > 2:
-        raise UsageError("axes and facets are different tunables, and there are at most two facets", "--x BN --y BM")
+        raise UsageError("axes and facets are different tunables, and there are at most two facets", again)
     shown = (along, down, *named)
     if rest == "default":
         narrow |= {name: (tunables[name].default,) for name in tunables if name not in shown and name not in narrow}

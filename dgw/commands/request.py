@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import math
+import shlex
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -35,6 +36,25 @@ def nearest(name: str, known: Sequence[str]) -> str:
     """Up to three known names that resemble `name`, else all of them if few, else nothing."""
     close = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
     return " or ".join(close) if close else ", ".join(known) if len(known) <= 12 else ""
+
+
+def typed(ask: Ask, command: str) -> str:
+    """The command with the kernels, variants, problem and device asked for, as the beginning of a hint."""
+    words = [command]
+    given: Sequence[tuple[str, Sequence[object]]] = (
+        ("--kernels", [ask.kernels] if ask.kernels is not None else []),
+        ("--kernel", [ask.kernel] if ask.kernel is not None else []),
+        ("--variant", split(ask.variant)),
+        ("--shape", split(ask.shape)),
+        ("--shapes", [ask.shapes] if ask.shapes is not None else []),
+        ("--suite", [ask.suite] if ask.suite else []),
+        ("--dtype", split(ask.dtype)),
+        ("--layout", split(ask.layout)),
+        ("--out", [ask.out] if ask.out else []),
+        ("--device", [ask.device] if ask.device else []),
+    )
+    words += [f"{option} {shlex.quote(','.join(map(str, values)))}" for option, values in given if values]
+    return " ".join(words)
 
 
 def problems(ask: Ask, command: str, default_shapes: Sequence[str] = ()) -> list[Problem]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dgw.commands.request import nearest
 from dgw.errors import UsageError
 from dgw.model import Tunable, Variant
 
@@ -16,23 +16,27 @@ Value = int | str
 Narrowed = dict[str, tuple[Value, ...]]
 
 
-def narrowed(space: Names, fix: Names, variants: Sequence[Variant]) -> Narrowed:
-    """The values that tunables may take: those of `--space`, one each of `--fix`. Raises UsageError.
+def narrowed(space: Names, fix: Names, variants: Sequence[Variant], command: str) -> Narrowed:
+    """The values that tunables may take: those of `--space`, one each of `--fix`. Raises UsageError, whose hint is
+    `command` with what may be typed behind it.
 
     `--fix default` leaves every tunable that neither option names at the default of the first variant that has it.
     """
     tunables = {tunable.name: tunable for variant in reversed(variants) for tunable in variant.space}
     found: Narrowed = {}
     for text in space or ():
-        for name, values in _assignments(text, "--space BM=64,128 BN=128..256"):
-            tunable = _tunable(name, tunables)
-            found[name] = tuple(dict.fromkeys(value for part in values for value in _values(tunable, part)))
+        for name, values in _assignments(text, f"{command} --space {_example(tunables, 2)}"):
+            tunable = _tunable(name, tunables, f"{command} --space", 2)
+            taken = (value for part in values for value in _values(tunable, part, f"{command} --space", len(values)))
+            found[name] = tuple(dict.fromkeys(taken))
     fixed = [text for text in fix or () if text != "default"]
     for text in fixed:
-        for name, values in _assignments(text, "--fix STAGES=3,GROUP_M=8"):
+        for name, values in _assignments(text, f"{command} --fix {_example(tunables, 1)}"):
+            tunable = _tunable(name, tunables, f"{command} --fix", 1)
             if len(values) != 1:
-                raise UsageError(f"--fix {name} takes one value, not {len(values)}", f"--space {name}=...")
-            found[name] = _values(_tunable(name, tunables), values[0])[:1]
+                again = f"{command} --space {name}={','.join(values)}"
+                raise UsageError(f"--fix {name} takes one value, not {len(values)}", again)
+            found[name] = _values(tunable, values[0], f"{command} --fix", 1)[:1]
     if len(fixed) < len(fix or ()):
         found |= {name: (tunable.default,) for name, tunable in tunables.items() if name not in found}
     return found
@@ -54,13 +58,29 @@ def _assignments(text: str, example: str) -> Iterable[tuple[str, list[str]]]:
     return found
 
 
-def _tunable(name: str, tunables: Mapping[str, Tunable]) -> Tunable:
+def _example(tunables: Mapping[str, Tunable], most: int, name: str = "") -> str:
+    """The tunable whose name resembles `name` most, else the first, with `most` of its values, the default first."""
+    if not tunables:
+        return "NAME=VALUE"
+    near = difflib.get_close_matches(name, list(tunables), n=1, cutoff=0.4)
+    tunable = tunables[near[0]] if near else next(iter(tunables.values()))
+    values = list(dict.fromkeys((tunable.default, *tunable.values)))[:most]
+    return f"{tunable.name}={','.join(map(str, values))}"
+
+
+def _tunable(name: str, tunables: Mapping[str, Tunable], command: str, most: int) -> Tunable:
     if name not in tunables:
-        raise UsageError(f"no variant has a tunable {name}", nearest(name, list(tunables)) or "dgw list")
+        raise UsageError(_no_tunable(name, tunables), f"{command} {_example(tunables, most, name)}")
     return tunables[name]
 
 
-def _values(tunable: Tunable, text: str) -> tuple[Value, ...]:
+def _no_tunable(name: str, tunables: Iterable[str]) -> str:
+    """That there is no such tunable, and which there are."""
+    known = ", ".join(tunables)
+    return f"no variant has a tunable {name}" + (f", only {known}" if known else ", nor any other")
+
+
+def _values(tunable: Tunable, text: str, command: str, most: int) -> tuple[Value, ...]:
     """The value of a text, or all of the tunable's values from one to another: `16..128`."""
     low, dots, high = text.partition("..")
     if dots and low.isdigit() and high.isdigit():
@@ -70,14 +90,18 @@ def _values(tunable: Tunable, text: str) -> tuple[Value, ...]:
     value: Value = int(text) if text.lstrip("-").isdigit() else text
     if value in tunable.values:
         return (value,)
-    allowed = ",".join(map(str, tunable.values))
-    raise UsageError(f"{tunable.name} cannot be {text} ({tunable.meaning})", f"{tunable.name}={allowed}")
+    allowed = ", ".join(map(str, tunable.values))
+    raise UsageError(
+        f"{tunable.name} cannot be {text} ({tunable.meaning}), only {allowed}",
+        f"{command} {_example({tunable.name: tunable}, most)}",
+    )
 
 
-def axis(name: str, variants: Sequence[Variant]) -> str:
-    """The tunable of this name, whatever its case. Raises UsageError with the nearest names."""
-    known = list(dict.fromkeys(tunable.name for variant in variants for tunable in variant.space))
+def axis(name: str, variants: Sequence[Variant], command: str) -> str:
+    """The tunable of this name, whatever its case. Raises UsageError: `command` ends with the option that takes it."""
+    known = {tunable.name: tunable for variant in variants for tunable in variant.space}
     match = next((one for one in known if one.lower() == name.lower()), None)
     if match is None:
-        raise UsageError(f"no variant has a tunable {name}", nearest(name, known) or "dgw list")
+        near = _example(known, 0, name).partition("=")[0] if known else "TUNABLE"
+        raise UsageError(_no_tunable(name, known), f"{command} {near}")
     return match

@@ -30,7 +30,9 @@ Fix = Annotated[
     options.Names,
     typer.Option("--fix", metavar="K=V|default", help="One value; default: all others as by default."),
 ]
-Sample = Annotated[int, typer.Option("--sample", metavar="N", min=0, help="Only N of the configs that can run.")]
+Sample = Annotated[
+    int | None, typer.Option("--sample", metavar="N", min=1, help="Only N of the configs that can run. [default: all]")
+]
 CountFor = Annotated[str, typer.Option("--count", metavar="finalists|all", help="Which cases --counters are for.")]
 Gpus = Annotated[options.Names, typer.Option("--gpus", metavar="N[,N]", help="Numbers or UUIDs. [default: all]")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Measure everything anew, even if it is finished.")]
@@ -45,7 +47,7 @@ def sweep(
     ask: Ask,
     space: Space = None,
     fix: Fix = None,
-    sample: Sample = 0,
+    sample: Sample = None,
     against: options.Against = None,
     counters: Counters = "none",
     count: CountFor = "finalists",
@@ -66,7 +68,8 @@ def sweep(
     problems = request.problems(ask, " ".join(["dgw sweep", *(f"--variant {name}" for name in split(ask.variant))]))
     variants = request.library(ask)
     wanted = request.wanted(ask, split(ask.variant), "", variants, where)
-    fields = fields_of(ask, problems, wanted, narrowed(space, fix, wanted), where, sample)
+    narrow = narrowed(space, fix, wanted, request.typed(ask, "dgw sweep"))
+    fields = fields_of(ask, problems, wanted, narrow, where, sample)
     session = session_of(ask, tuple(ctx.obj or ()), variants, where, counters)
     wish = wish_of(fields, session, against, count, gpus, fresh)
     with watching("dgw sweep") as view:
@@ -86,7 +89,12 @@ def place(ask: Ask) -> Machine:
 
 
 def fields_of(
-    ask: Ask, problems: Sequence[Problem], variants: Sequence[Variant], narrow: Narrowed, where: Machine, sample: int
+    ask: Ask,
+    problems: Sequence[Problem],
+    variants: Sequence[Variant],
+    narrow: Narrowed,
+    where: Machine,
+    sample: int | None,
 ) -> list[Field]:
     """The cases of every problem: the space, or the configs that were typed. Raises UsageError for an empty one."""
     from dgw.commands import request
@@ -94,7 +102,7 @@ def fields_of(
     from dgw.workbench.sweep.space import Field, field
 
     if not ask.config:
-        return [field(problem, variants, narrow, where.device, sample, ask.seed) for problem in problems]
+        return [field(problem, variants, narrow, where.device, sample or 0, ask.seed) for problem in problems]
     if narrow:
         raise UsageError("--config names the configs, so there is no space to narrow", "leave --space and --fix out")
     typed = request.configs(ask.config)

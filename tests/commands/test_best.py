@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,39 @@ def test_a_shape_that_was_never_swept_says_how_to(dgw: Dgw, swept: Swept) -> Non
     assert ended.code == 4
     assert ended.error_is_two_lines(), ended.err
     assert "dgw sweep --variant" in ended.err
+
+
+def test_the_shape_is_an_option_as_in_every_command_too(dgw: Dgw, swept: Swept) -> None:
+    swept()
+    assert dgw("best", "--shape", SHAPE, *KERNEL).out == dgw("best", SHAPE, *KERNEL).out
+    ended = dgw("best", *KERNEL)
+    assert ended.code == 2
+    assert "dgw best --shape" in ended.err
+
+
+def test_what_was_only_emulated_has_no_winner_and_is_shown_by_the_hint(dgw: Dgw) -> None:
+    dgw("sweep", "-v", "tiled", "-s", "32x32x32", "--fix", "default")
+    ended = dgw("best", "32x32x32")
+    assert ended.code == 4
+    assert ended.error_is_two_lines(), ended.err
+    assert "times measured on a GPU" in ended.err
+    command = ended.err.rpartition("try: dgw ")[2].split()
+    assert command[0] == "report"
+    assert dgw(*command).code == 0
+
+
+def test_the_hint_where_nothing_was_swept_keeps_the_kernel_and_can_be_typed(dgw: Dgw, swept: Swept) -> None:
+    ended = dgw("best", "8x8x8", *KERNEL)
+    command = shlex.split(ended.err.rpartition("try: dgw ")[2])
+    assert "--kernel" in command
+    assert dgw(*command, "--sample", "1", "--engine", "static").code == 0
+
+
+def test_an_export_elsewhere_says_how_profile_takes_it(dgw: Dgw, swept: Swept) -> None:
+    swept()
+    ended = dgw("best", SHAPE, *KERNEL, "-o", "t.json")
+    command = shlex.split(ended.err.rpartition("try: dgw ")[2])
+    assert dgw(*command, "--engine", "static").code == 0
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -310,3 +311,40 @@ def test_without_a_gpu_configs_run_in_the_emulator_and_nobody_wins(dgw: Dgw) -> 
     assert ended.code == 0, ended.err
     assert "2 configs: 2 ok" in ended.out
     assert "there is no winner" in ended.out
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--space", "Z=1"),
+        ("--space", "X=99"),
+        ("--space", "nonsense"),
+        ("--fix", "X=1,2"),
+        ("--fix", "Q=1"),
+        ("--fix", "X=99"),
+    ],
+)
+def test_what_a_space_cannot_be_is_said_with_a_command_that_can_be_typed(
+    dgw: Dgw, gpus: Gpus, sweep: Sweep, wrong: tuple[str, str]
+) -> None:
+    ended = sweep(*wrong)
+    assert ended.code == 2
+    assert ended.error_is_two_lines(), ended.err
+    command = shlex.split(ended.err.rpartition("try: dgw ")[2])
+    assert dgw(*command, "--engine", "static").code == 0
+
+
+def test_a_sample_of_none_is_refused(sweep: Sweep) -> None:
+    ended = sweep("--sample", "0")
+    assert ended.code == 2
+    assert ended.error_is_two_lines(), ended.err
+
+
+@pytest.mark.parametrize("wrong", [("--x", "BQ"), ("--facet", "BQ"), ("--x", "BM", "--y", "BM"), ("--space", "BM=7")])
+def test_what_a_map_cannot_have_is_said_with_a_command_that_can_be_typed(dgw: Dgw, wrong: tuple[str, ...]) -> None:
+    ended = dgw("heatmap", "-v", "tiled", "-s", "32x32x32", *wrong)
+    assert ended.code == 2
+    assert ended.error_is_two_lines(), ended.err
+    command = shlex.split(ended.err.rpartition("try: dgw ")[2])
+    ended = dgw(*command, "--engine", "static", "--metric", "registers", "--sample", "2")
+    assert ended.code in (0, 4), ended.err
