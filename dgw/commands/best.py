@@ -67,7 +67,7 @@ def best(
     where = machine(ask)
     variants = request.library(ask)
     wanted = [one.id for one in request.wanted(ask, split(variant), "", variants, where)] if variant else []
-    store = open_store()
+    store = open_store(looking=True)
     texts, entries = [], []
     for problem in problems:
         head, records = newest(store.of_shape(problem.shape), problem, where, wanted, ask)

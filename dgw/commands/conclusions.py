@@ -17,13 +17,23 @@ if TYPE_CHECKING:
 
 def extras(run: Run, variants: Mapping[str, Variant]) -> Extras:
     """Findings by case and of the run, the source lines that its figures by line point at, and maps of its sweeps."""
-    from dgw.recipes.diagnosis import diagnose
     from dgw.reports.html.page import Extras
 
-    by_case = {r.case.key: diagnose(r, others=run.records, unknown=False) for r in run.records}
+    by_case = {r.case.key: findings(r, run, variants) for r in run.records}
     return Extras(
         by_case=by_case, of_run=of_run(run, variants), sources=quoted(run, variants), maps=heatmaps(run)
     )  # fmt: skip
+
+
+def findings(record: Record, run: Run, variants: Mapping[str, Variant], unknown: bool = False) -> tuple[Finding, ...]:
+    """What the recipes find on a record of a run. Where it is of a kernel that is not among `variants`, those of dgw,
+    the next steps name the user's file or folder as the run did."""
+    from dgw.recipes.diagnosis import diagnose
+    from dgw.recipes.retyping import kernel_options, with_kernels
+
+    found = diagnose(record, others=run.records, unknown=unknown)
+    own = () if record.case.variant in variants else kernel_options(run.command)
+    return tuple(with_kernels(one, own) for one in found)
 
 
 MAPPED = 4
@@ -69,6 +79,7 @@ def of_run(run: Run, variants: Mapping[str, Variant]) -> tuple[Finding, ...]:
     from dgw.commands.request import rank
     from dgw.recipes import claims, ladder
     from dgw.recipes.diagnosis import of
+    from dgw.recipes.retyping import kernel_options, with_kernels
 
     order = rank(variants)
     groups: dict[tuple[Problem, str], list[Record]] = {}
@@ -83,7 +94,8 @@ def of_run(run: Run, variants: Mapping[str, Variant]) -> tuple[Finding, ...]:
         if any(r.number("time_cold") or r.number("time_hot") for r in records):
             found += ladder.ladder(records, device, mma_rate=rates[0] if rates else None)
         found += claims.check(records, declared, device)
-    return tuple(found)
+    own = () if all(r.case.variant in variants for r in run.records) else kernel_options(run.command)
+    return tuple(with_kernels(one, own) for one in found)
 
 
 def quoted(run: Run, variants: Mapping[str, Variant]) -> dict[tuple[str, str], list[str]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol, TextIO
@@ -15,6 +17,10 @@ from dgw.errors import DgwError, Exit
 
 PIPED_WIDTH = 120
 """Columns of a table that goes to a file or a pipe, where no terminal says how wide it is."""
+
+
+PATIENCE_S = 5.0
+"""After this long a command that is not on a terminal says that it is at work."""
 
 
 def width(stream: TextIO | None = None) -> int:
@@ -74,10 +80,38 @@ class Progress(Protocol):
 
 
 @contextmanager
+def _lines(label: str) -> Iterator[Progress]:
+    begun = time.monotonic()
+    state = {"done": 0, "total": 0}
+    told = threading.Event()
+
+    def tell() -> None:
+        told.set()
+        note(f"{label}: {state['total']} cases, {state['done']} of them finished so far ...")
+
+    timer = threading.Timer(PATIENCE_S, tell)
+    timer.daemon = True
+    timer.start()
+
+    def update(done: int, total: int, doing: str) -> None:
+        state.update(done=done, total=total)
+
+    try:
+        yield update
+    finally:
+        timer.cancel()
+        timer.join()
+        if told.is_set():
+            note(f"{label}: ended after {time.monotonic() - begun:.0f} s")
+
+
+@contextmanager
 def progress(label: str) -> Iterator[Progress]:
-    """A progress line on standard error while cases run; nothing where standard error is no terminal."""
+    """A progress line on standard error while cases run; where that is no terminal, what takes long is said in a line
+    after PATIENCE_S, and again when it has ended."""
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
-        yield lambda done, total, doing: None
+        with _lines(label) as lines:
+            yield lines
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn

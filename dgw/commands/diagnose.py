@@ -50,13 +50,15 @@ def diagnose(
 
 
 def _stored(run: str, ask: Ask, unknown: bool) -> None:
-    from dgw.recipes.diagnosis import diagnose as look
+    from dgw.commands.conclusions import findings
+    from dgw.commands.request import library
     from dgw.reports.json import render
     from dgw.reports.steps import causes
     from dgw.workbench.store import open_store
 
-    stored = open_store().run(run)
-    found = {record.case.key: look(record, others=stored.records, unknown=unknown) for record in stored.records}
+    stored = open_store(looking=True).run(run)
+    ours = library(Ask())
+    found = {record.case.key: findings(record, stored, ours, unknown) for record in stored.records}
     if ask.json:
         rows = [
             {
@@ -76,6 +78,7 @@ def _stored(run: str, ask: Ask, unknown: bool) -> None:
 def _walk(ctx: typer.Context, ask: Ask, name: str) -> None:
     from dgw.commands import request
     from dgw.commands.session import Session, machine
+    from dgw.recipes.retyping import kernel_options, step_with_kernels
     from dgw.recipes.sequence import walk
     from dgw.recipes.sequences import SEQUENCES
     from dgw.reports.steps import step as text
@@ -90,12 +93,14 @@ def _walk(ctx: typer.Context, ask: Ask, name: str) -> None:
     configs = request.configs(ask.config)
     cases = [c for problem in problems for c in request.cases(problem, wanted, configs, where.device)]
     session = Session(ask, tuple(ctx.obj or ()), variants, where)
+    own = kernel_options(session.arguments)
     walks: list[dict[str, Any]] = []
     for case in cases:
         steps: list[Step] = []
         walks.append({"case": case, "sequence": name, "steps": steps})
 
         def show(step: Step, steps: list[Step] = steps) -> None:
+            step = step_with_kernels(step, own)
             steps.append(step)
             if not ask.json:
                 say(text(step, width(), colour()))

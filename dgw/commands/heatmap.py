@@ -202,7 +202,7 @@ def _stored(run: str, names: Sequence[str], axes: Axes, output: Path | None, ter
     from dgw.workbench.store import open_store
 
     of: dict[tuple[Problem, str], list[Record]] = {}
-    for record in open_store().run(run).records:
+    for record in open_store(looking=True).run(run).records:
         of.setdefault((record.case.problem, record.case.variant.partition("/")[0]), []).append(record)
     tuned = [records for records in of.values() if any(record.case.config for record in records)]
     if not tuned:

@@ -44,7 +44,7 @@ def report(
     from dgw.workbench.store import open_store
 
     form = _form(output, chart, json)
-    store = open_store()
+    store = open_store(looking=True)
     if compare is None:
         made = rendered(store.run(run or "last"), form, chart, width(), output is None and colour())
         deliver(made, output, f"dgw report {run or 'last'}")

@@ -23,7 +23,7 @@ def runs(
     from dgw.reports.terminal import listing
     from dgw.workbench.store import open_store
 
-    found = open_store().runs(limit)
+    found = open_store(looking=True).runs(limit)
     if json:
         say(render(found))
         return

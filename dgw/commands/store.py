@@ -18,7 +18,7 @@ def path(json: options.AsJson = False) -> None:
     from dgw.reports.json import render
     from dgw.workbench.store import open_store
 
-    location = open_store().location
+    location = open_store(looking=True).location
     say(render({"store": location}) if json else location)
 
 
@@ -28,7 +28,7 @@ def info(json: options.AsJson = False) -> None:
     from dgw.reports.json import render
     from dgw.workbench.store import open_store
 
-    store = open_store()
+    store = open_store(looking=True)
     runs = store.runs()
     facts = {"store": store.location, "artifacts": str(store.artifacts.folder), "runs": len(runs),
              "cases": sum(run.records for run in runs)}  # fmt: skip
@@ -48,7 +48,7 @@ def prune(
     from dgw.reports.units import show
     from dgw.workbench.store import open_store
 
-    pruned = open_store().prune(keep)
+    pruned = open_store(looking=True).prune(keep)
     if json:
         say(render(pruned))
     else:

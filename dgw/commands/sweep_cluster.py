@@ -142,12 +142,13 @@ def cluster_force(
 
 def do_lot(setup: bytes, lot: bytes) -> bytes:
     """On a worker: do a lot on a GPU of its own; the records as JSON."""
+    from dgw.commands.sweep_cpu import library_of
     from dgw.workbench import runner, slots
     from dgw.workbench.sweep import lots
 
     told = msgspec.json.decode(setup, type=Setup)
     session = runner.Session(
-        variants=_library(told.extra),
+        variants=library_of(told.extra),
         device=told.device,
         environment=told.environment,
         child_argv=child_argv(_ask(told.extra)),
@@ -175,9 +176,3 @@ def _ask(extra: tuple[str, ...]) -> Ask:
     paths = [Path(path) for path in extra]
     folders, files = [p for p in paths if p.is_dir()], [p for p in paths if not p.is_dir()]
     return Ask(kernels=folders[0] if folders else None, kernel=files[0] if files else None)
-
-
-def _library(extra: tuple[str, ...]) -> Any:
-    from dgw.kernels.loader import load
-
-    return load(tuple(map(Path, extra)))

@@ -71,7 +71,8 @@ def _begin_worker() -> None:
 
 
 @functools.lru_cache(maxsize=1)
-def _variants(extra: tuple[str, ...]) -> Mapping[str, Variant]:
+def library_of(extra: tuple[str, ...]) -> Mapping[str, Variant]:
+    """In a worker: every variant there is, with those of the user's own folders and files; loaded once."""
     from dgw.kernels.loader import load
 
     return load(tuple(map(Path, extra)))
@@ -87,7 +88,7 @@ def _one(setup: Setup, case: Case) -> Record:
     from dgw.commands.without_gpu import CpuEngine
 
     engine = CpuEngine(
-        _variants(setup.extra), setup.device, Path(setup.cache), setup.kind, setup.reason, full_grid=setup.full_grid,
+        library_of(setup.extra), setup.device, Path(setup.cache), setup.kind, setup.reason, full_grid=setup.full_grid,
         strict=True,
     )  # fmt: skip
     found: list[Record] = []

@@ -68,7 +68,7 @@ def trend(
 def _runs(last: int) -> list[Run]:
     from dgw.workbench.store import open_store
 
-    store = open_store()
+    store = open_store(looking=True)
     return [store.run(summary.id) for summary in store.runs(last)]
 
 

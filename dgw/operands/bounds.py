@@ -311,3 +311,12 @@ def _frobenius(problem: Problem, reference: Reference, verdict: _Verdict, limit:
     return (
         f"every element is within its bound, but the relative Frobenius error {error / size:.3g} is above {limit:.3g}"
     )
+
+
+def worst_of(checks: Sequence[Check]) -> Check:
+    """The verdict that tells most: of a wrong part before a right one, then the largest error against its bound."""
+    return max(checks, key=lambda check: (not check.passed, _excess(check)))
+
+
+def _excess(check: Check) -> float:
+    return check.error / check.bound if check.error is not None and check.bound else 0.0

@@ -28,7 +28,7 @@ def judge(facts: Facts) -> Finding | None:
     where = facts.line(f"smem_bank_conflicts_{'st' if kind == 'stores' else 'ld'}", "smem_wavefronts_actual")
     verdict = (
         f"bank conflicts of {kind}{where}: {actual:.4g} passes over the banks where {actual - excess:.4g} would do; "
-        f"they are busy {facts.share('shared'):.0%} of the time"
+        f"they are busy {100 * facts.share('shared'):.0f} % of the time"
     )
     step = "XOR the row into the number of the 16-byte slot, as stage swizzled does: dgw show cuda/swizzled --source"
     return found(RECIPE.name, verdict, cost, evidence, step)

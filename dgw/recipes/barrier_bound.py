@@ -36,7 +36,7 @@ def judge(facts: Facts) -> Finding | None:
     often = f", {a_tile:.0f} for each k tile" if a_tile is not None else ""
     verdict = (
         f"barriers: every warp passes {each:.0f}{often}{facts.line('barrier_inst')}, and waits at them for "
-        f"{waiting:.0%} of its cycles"
+        f"{100 * waiting:.0f} % of its cycles"
         if facts.measured
         else f"barriers: every warp passes {each:.0f}{often}{facts.line('barrier_inst')}"
     )

@@ -43,7 +43,7 @@ def judge(facts: Facts) -> Finding | None:
         )
         return found(RECIPE.name, verdict, cost, evidence, "keep partial sums in registers: fewer parts of k, or one")
     verdict = (
-        f"DRAM-bound: {share:.0%} of the peak, {moved / 1e9:.3g} GB moved where the operands have "
+        f"DRAM-bound: {100 * share:.0f} % of the peak, {moved / 1e9:.3g} GB moved where the operands have "
         f"{problem.compulsory_bytes / 1e9:.3g} GB; only fewer bytes would make it faster"
     )
     step = "a narrower type of the weights, or more rows at once (a larger M reads the same weights)"

@@ -48,7 +48,8 @@ def judge(facts: Facts) -> Finding | None:
     verdict = (
         f"the epilogue takes {each:.0f} instructions for each element of "
         f"D{facts.line('stall_samples', 'inst_executed')}, "
-        f"{slots / facts.cycles:.0%} of the issue slots, while the tensor cores are at work {facts.share('tensor'):.0%}"
+        f"{100 * slots / facts.cycles:.0f} % of the issue slots, while the tensor cores are at work "
+        f"{100 * facts.share('tensor'):.0f} %"
     )
     step = (
         "a cheaper form of the activation, or persistent blocks that copy meanwhile: dgw show cuda/persistent --source"

@@ -258,14 +258,15 @@ def _sentences(found: Explanation) -> list[str]:
             continue
         moved = part.head - part.base
         what = WAITS.get(part.name, "warps wait for other reasons") if found.measured else f"{part.name} takes"
-        line = f"{part.share:+.0%} of the difference: {what} {moved:+.3g} cycles "
+        line = f"{100 * part.share:+.0f} % of the difference: {what} {moved:+.3g} cycles "
         line += f"({part.base:.3g} to {part.head:.3g})"
         busy = [
             f"{p.metric} is busy {p.head:.3g} instead of {p.base:.3g} cycles" for p in part.pipes if p.base != p.head
         ]
         lines.append(f"{line}{'; ' + ', '.join(busy) if busy else ''}.")
     if found.difference:
-        lines.append(f"Accounted for: {found.attributed:.0%} of the difference; residual {found.residual:.0%}.")
+        shares = (100 * found.attributed, 100 * found.residual)
+        lines.append("Accounted for: {:.0f} % of the difference; residual {:.0f} %.".format(*shares))
     counters = [f"{c.metric} {c.base:.4g} to {c.head:.4g}" for c in found.changed[:8]]
     lines.append(f"Counters that changed most: {', '.join(counters)}." if counters else "No counter changed by 10 %.")
     return lines

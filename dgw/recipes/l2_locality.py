@@ -40,7 +40,8 @@ def judge(facts: Facts) -> Finding | None:
     verdict = (
         f"L2 locality: DRAM delivers {read / 1e9:.3g} GB where the inputs have {inputs / 1e9:.3g} GB "
         f"({rereads:.1f} times), "
-        f"L2 holds {facts.total('l2_hit_rate'):.0%} of what is asked for, and DRAM is busy {dram:.0%} of the time"
+        f"L2 holds {100 * facts.total('l2_hit_rate'):.0f} % of what is asked for, and DRAM is busy "
+        f"{100 * dram:.0f} % of the time"
     )
     step = "let blocks take tiles in groups of rows and start at the same k (GROUP_M of cuda/tensor-core)"
     return found(RECIPE.name, verdict, cost, evidence, step)

@@ -25,7 +25,7 @@ def judge(facts: Facts) -> Finding | None:
     )
     tile = f" of {facts.tile[0]} x {facts.tile[1]}" if facts.tile else ""
     verdict = (
-        f"latency-bound small problem: {blocks:.0f} blocks{tile} for {sms} SMs, so {empty:.0%} of them have "
+        f"latency-bound small problem: {blocks:.0f} blocks{tile} for {sms} SMs, so {100 * empty:.0f} % of them have "
         "nothing to do "
         f"while each block goes through {facts.problem.k} k alone"
     )

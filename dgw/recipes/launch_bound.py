@@ -37,7 +37,7 @@ def judge(facts: Facts) -> Finding | None:
         Evidence(metric="blocks of a launch", value=blocks, threshold=float(facts.device.sms), why="SMs"),
     )
     verdict = f"launch-bound: {kernels} kernels take about {floor * 1e6:.3g} us to start of {seconds * 1e6:.3g} us" + (
-        f", and each fills {1 - empty:.0%} of the SMs" if empty else ""
+        f", and each fills {100 * (1 - empty):.0f} % of the SMs" if empty else ""
     )
     return found(
         RECIPE.name, verdict, cost, evidence, "one launch for all tiles, or persistent blocks: stage persistent"

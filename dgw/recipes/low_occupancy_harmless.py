@@ -18,7 +18,8 @@ def judge(facts: Facts) -> Finding | None:
     return Finding(
         recipe=RECIPE.name,
         verdict=(
-            f"low occupancy does not matter: {occupied:.0%} of the warps, and {pipe} is busy {share:.0%} of the time"
+            f"low occupancy does not matter: {100 * occupied:.0f} % of the warps, "
+            f"and {pipe} is busy {100 * share:.0f} % of the time"
         ),
         confidence="medium",
         evidence=(

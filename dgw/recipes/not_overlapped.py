@@ -39,10 +39,11 @@ def judge(facts: Facts) -> Finding | None:
     how = "asynchronous copies are waited for as soon as they are asked for" if asynchronous else "plain loads"
     where = facts.line("stall_samples") if loads > 0.3 else ""
     verdict = (
-        f"copies are not overlapped with the products ({how}): {loads:.0%} of the warp cycles wait for global "
+        f"copies are not overlapped with the products ({how}): {100 * loads:.0f} % of the warp cycles "
+        f"wait for global "
         "memory and "
-        f"{barrier:.0%} at barriers{where}, while {facts.busiest[0] or 'the busiest pipe'} is at work "
-        f"{facts.busiest[1]:.0%}"
+        f"{100 * barrier:.0f} % at barriers{where}, while {facts.busiest[0] or 'the busiest pipe'} is at work "
+        f"{100 * facts.busiest[1]:.0f} %"
     )
     step = (
         "ask for a tile STAGES - 1 tiles before its use, and wait for the oldest only: dgw show "

@@ -41,4 +41,4 @@ def evidence(facts: Facts, limit: str) -> tuple[Evidence, ...]:
 
 def pipes(facts: Facts) -> str:
     """How busy the busiest pipe is, as the end of a sentence; nothing where it was not measured."""
-    return f"; no pipe is busier than {facts.busiest[1]:.0%}" if facts.measured else ""
+    return f"; no pipe is busier than {100 * facts.busiest[1]:.0f} %" if facts.measured else ""

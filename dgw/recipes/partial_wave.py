@@ -26,7 +26,7 @@ def judge(facts: Facts) -> Finding | None:
     )
     verdict = (
         f"partial wave: {work:.0f} tiles on {sms} SMs are {mean:.2f} for each, but the busiest has {ceil(mean)}; "
-        f"{lost:.0%} of the SM time waits for the last wave"
+        f"{100 * lost:.0f} % of the SM time waits for the last wave"
     )
     cure = "persistent blocks that share the last tiles"
     if facts.rounds > 1:

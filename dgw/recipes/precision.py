@@ -90,7 +90,10 @@ def _step(title: str, records: Sequence[Record], wrong: str) -> Step:
     elif not ran:
         why = f"none of these was executed, so this step says nothing: {records[0].reason if records else ''}"
     elif title.startswith("4") and share is not None and share > NEAR:
-        why = f"right, but the worst error is {share:.0%} of what is allowed: the accumulator has few bits to spare"
+        why = (
+            f"right, but the worst error is {100 * share:.0f} % of what is allowed: "
+            "the accumulator has few bits to spare"
+        )
     else:
         why = f"{len(ran)} of {len(records)} ran and are right"
     return Step(

@@ -45,7 +45,8 @@ def judge(facts: Facts) -> Finding | None:
     )
     ring = f"; the ring covers {own.cover:.0f} cycles where DRAM takes about {LATENCY:.0f}" if own and short else ""
     verdict = (
-        f"producer starved: the tensor pipe is at work {pipe:.0%} of the active cycles and {waiting:.0%} of "
+        f"producer starved: the tensor pipe is at work {100 * pipe:.0f} % of the active cycles and "
+        f"{100 * waiting:.0f} % of "
         f"the warp cycles wait for tiles, while memory is not at its limit{ring}"
     )
     step = (

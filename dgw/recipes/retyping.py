@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 
-from dgw.model import Case, Problem
+import msgspec
+
+from dgw.model import Case, Finding, Problem, Step
 
 TIMED = ("time_cold", "time_hot", "sm_clock", "power", "throttle", "temperature")
 TIMELINE = ("kernel_time", "gap_time", "timeline_kernels", "launch_api_time")
+_RUNS_KERNELS = re.compile(r"\bdgw (profile|compare|sweep|heatmap|check|diagnose)\b")
 STATIC = ("registers_per_thread", "spill_store_bytes", "spill_load_bytes", "blocks", "blocks_per_sm")
 
 
@@ -51,3 +55,34 @@ def problem_options(problem: Problem) -> list[str]:
     if problem.epilogue.quantise != "none":
         words += ["--quantise", problem.epilogue.quantise]
     return words
+
+
+def kernel_options(command: Sequence[str]) -> tuple[str, ...]:
+    """`--kernel FILE` and `--kernels DIR` as they stand in a command line."""
+    found: list[str] = []
+    for place, word in enumerate(command):
+        option, equals, value = word.partition("=")
+        if option not in ("--kernel", "--kernels"):
+            continue
+        if equals:
+            found += [option, value]
+        else:
+            found += [option, *command[place + 1 : place + 2]]
+    return tuple(found)
+
+
+def with_kernels(finding: Finding, options: Sequence[str]) -> Finding:
+    """The finding, whose commands find the user's own kernel by these options."""
+    verdict, step = (_with(text, options) for text in (finding.verdict, finding.next_step))
+    return msgspec.structs.replace(finding, verdict=verdict, next_step=step)
+
+
+def step_with_kernels(step: Step, options: Sequence[str]) -> Step:
+    """The same for a step, its reason and its findings."""
+    findings = tuple(with_kernels(finding, options) for finding in step.findings)
+    return msgspec.structs.replace(step, findings=findings, why=_with(step.why, options))
+
+
+def _with(text: str, options: Sequence[str]) -> str:
+    words = shlex.join(options)
+    return _RUNS_KERNELS.sub(lambda found: f"{found[0]} {words}", text) if words else text

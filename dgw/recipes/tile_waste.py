@@ -34,7 +34,7 @@ def judge(facts: Facts) -> Finding | None:
     )
     verdict = (
         f"tile waste: tiles of {tile[0]} x {tile[1]} cover {rows} x {columns} where D is {problem.m} x {problem.n}; "
-        f"{waste:.0%} of the products are thrown away"
+        f"{100 * waste:.0f} % of the products are thrown away"
     )
     step = f"tiles that divide {problem.m} and {problem.n} better: dgw show {facts.case.variant} --configs"
     return found(RECIPE.name, verdict, waste, evidence, step)

@@ -35,7 +35,7 @@ def judge(facts: Facts) -> Finding | None:
         Evidence(metric="bytes of D read and written again", value=passes, threshold=0.0),
     )
     verdict = (
-        f"unfused epilogue: {kernels} kernels, and those beside the product take {share:.0%} of the time to "
+        f"unfused epilogue: {kernels} kernels, and those beside the product take {100 * share:.0f} % of the time to "
         "read and write "
         f"{passes / 1e6:.3g} MB of D again"
     )

@@ -37,7 +37,7 @@ def judge(facts: Facts) -> Finding | None:
     )
     verdict = (
         f"wrong path for {'M' if problem.m <= problem.n else 'N'}={few}: tiles of {edge} rows waste "
-        f"{1 - few / edge:.0%} of the "
+        f"{100 * (1 - few / edge):.0f} % of the "
         f"products, and the matrix is read by {facts.blocks or 0:.0f} blocks; DRAM alone would need "
         f"{needed:.3g} cycles of "
         f"{cycles:.3g}"

@@ -188,8 +188,8 @@ def _sentences(one: Ranking) -> list[str]:
         lines.append("No race was run: the order is that of the screening.")
     far = distance(one.default, best) if one.default is not None else None
     if far is not None and one.default is not best:
-        between = f" ({far[1] - 1:+.1%} .. {far[2] - 1:+.1%})" if far[1] and far[2] else ""
-        lines.append(f"The default config takes {far[0] - 1:+.1%}{between} of the best one's time.")
+        between = f" ({100 * (far[1] - 1):+.1f} % .. {100 * (far[2] - 1):+.1f} %)" if far[1] and far[2] else ""
+        lines.append(f"The default config takes {100 * (far[0] - 1):+.1f} %{between} of the best one's time.")
     elif one.default is best:
         lines.append("The best config is the default one.")
     protocols = dict.fromkeys(f.protocol for record in one.order if (f := figure(record)) and f.protocol)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
 from dgw.workbench.collectors.ncu import NcuProblem
 from dgw.workbench.counter_probe import Run, probe_counters, run_command
+from dgw.workbench.environment import package_version
 from dgw.workbench.gpu_state import GpuState, gpu_states
 from dgw.workbench.tools import Places, find_tool, importer_of, parse_version, report_reader_folder
 
@@ -43,13 +43,6 @@ class Symptom:
     cure: str
 
 
-def _package_version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
-
-
 @dataclass(frozen=True)
 class Probe:
     """All that is looked at, every part replaceable. `counters` profiles a trivial kernel with the ncu it is given."""
@@ -60,7 +53,7 @@ class Probe:
     user: int = field(default_factory=os.getuid)
     gpus: Callable[[], list[GpuState]] = gpu_states
     counters: Callable[[Path], NcuProblem | None] = probe_counters
-    package: Callable[[str], str] = _package_version
+    package: Callable[[str], str] = package_version
 
     def text(self, path: str) -> str:
         """The content of a file below the root; empty when it cannot be read."""

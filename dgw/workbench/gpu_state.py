@@ -57,14 +57,14 @@ def _state(api: Any, index: int) -> GpuState:
     processes = ask(lambda: api.nvmlDeviceGetComputeRunningProcesses(handle), [])
     return GpuState(
         index=index,
-        uuid=_text(ask(lambda: api.nvmlDeviceGetUUID(handle), "")),
-        name=_text(ask(lambda: api.nvmlDeviceGetName(handle), "")),
+        uuid=text_of(ask(lambda: api.nvmlDeviceGetUUID(handle), "")),
+        name=text_of(ask(lambda: api.nvmlDeviceGetName(handle), "")),
         capability=f"{major}.{minor}",
-        driver=_text(ask(api.nvmlSystemGetDriverVersion, "")),
+        driver=text_of(ask(api.nvmlSystemGetDriverVersion, "")),
         cuda=(version // 1000, version % 1000 // 10),
         mig=ask(lambda: api.nvmlDeviceGetMigMode(handle)[0], 0) == 1,
         processes=sum(1 for process in processes if process.pid != os.getpid()),
-        throttle=ask(lambda: Sensors(_text(api.nvmlDeviceGetUUID(handle)), api).telemetry().throttle, ()),
+        throttle=ask(lambda: Sensors(text_of(api.nvmlDeviceGetUUID(handle)), api).telemetry().throttle, ()),
         clock_limit_hz=_hertz(ask(lambda: api.nvmlDeviceGetApplicationsClock(handle, api.NVML_CLOCK_SM), None)),
         max_clock_hz=_hertz(ask(lambda: api.nvmlDeviceGetMaxClockInfo(handle, api.NVML_CLOCK_SM), None)),
     )
@@ -88,7 +88,8 @@ def shared_by(uuid: str, states: Sequence[GpuState]) -> str:
     return ""
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """What NVML says, which older bindings give as bytes."""
     return value.decode() if isinstance(value, bytes) else str(value)
 
 

@@ -65,11 +65,11 @@ def _warm_cold_lane(record: Record, device: Device) -> str:
     if sectors:
         highest = max(0.0, 1 - _input_bytes(record) / 32 / sectors)
         if hit > highest + HIT_RATE_SLACK:
-            return f"cold lane with a hot L2: hit rate {hit:.1%}, and cold operands allow {highest:.1%}"
+            return f"cold lane with a hot L2: hit rate {100 * hit:.1f} %, and cold operands allow {100 * highest:.1f} %"
     if moved and moved / cold > device.dram_bytes_per_s:
         return (
             f"cold lane with a hot L2: {moved:.4g} B of DRAM reads in {cold * 1e6:.4g} us are above the "
-            f"{device.dram_bytes_per_s * 1e-12:.3g} TB/s of {device.name} (L2 hit rate {hit:.1%})"
+            f"{device.dram_bytes_per_s * 1e-12:.3g} TB/s of {device.name} (L2 hit rate {100 * hit:.1f} %)"
         )
     return ""
 
@@ -91,5 +91,5 @@ def _cycles_apart(record: Record, device: Device) -> str:
         return ""
     return (
         f"cycles apart: ncu counted {cycles:.4g} elapsed cycles, the cold time {cold * 1e6:.4g} us at "
-        f"{clock * 1e-6:.0f} MHz is {expected:.4g} ({apart:+.0%})"
+        f"{clock * 1e-6:.0f} MHz is {expected:.4g} ({100 * apart:+.0f} %)"
     )

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dgw.errors import Missing, UsageError
+from dgw.workbench.gpu_state import text_of
 
 POLL_S = 0.1
 _UNSEEN = ("", "-1", "NoDevFiles")
@@ -87,14 +88,10 @@ def _from_nvml(api: Any) -> list[Slot]:
             api = pynvml
         api.nvmlInit()
         handles = [api.nvmlDeviceGetHandleByIndex(number) for number in range(int(api.nvmlDeviceGetCount()))]
-        driver = _text(api.nvmlSystemGetDriverVersion())
-        return [Slot(_text(api.nvmlDeviceGetUUID(h)), _text(api.nvmlDeviceGetName(h)), driver) for h in handles]
+        driver = text_of(api.nvmlSystemGetDriverVersion())
+        return [Slot(text_of(api.nvmlDeviceGetUUID(h)), text_of(api.nvmlDeviceGetName(h)), driver) for h in handles]
     except Exception:  # no module, no driver, no right to ask
         return []
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _from_smi() -> list[Slot]:

@@ -51,6 +51,23 @@ def test_a_stored_run_is_diagnosed_without_measuring(dgw: Dgw, tmp_path: Path) -
     assert tiled["findings"][0]["recipe"] == "bank-conflicts"
 
 
+def test_the_next_steps_for_a_kernel_of_ones_own_name_its_file(dgw: Dgw) -> None:
+    assert dgw("new", "mine.cu", "--like", "tiled").code == 0
+    assert dgw("profile", "--kernel", "mine.cu", "--shape", "256x256x32").code == 0
+    (mine,) = json.loads(dgw("diagnose", "--run", "last", "--unknown", "--json").out)
+    steps = [one["next_step"] for one in mine["findings"] if "dgw profile" in one.get("next_step", "")]
+    assert all("dgw profile --kernel mine.cu --variant " in step for step in steps)
+    assert any("dgw profile --kernel mine.cu --variant mine/mine " in step for step in steps)
+    walked = dgw("diagnose", "--kernel", "mine.cu", "--shape", "256x256x32", "--no-store").out
+    assert "dgw profile --variant" not in " ".join(walked.split())
+
+
+def test_the_next_steps_for_a_stage_name_no_file(dgw: Dgw) -> None:
+    assert dgw("new", "mine.cu").code == 0
+    assert dgw("profile", "--kernel", "mine.cu", "--variant", "tiled", "--shape", "256x256x32").code == 0
+    assert "--kernel" not in dgw("diagnose", "--run", "last", "--unknown").out
+
+
 def test_the_seven_steps_walk_up_in_the_emulator_and_their_steps_are_json(dgw: Dgw) -> None:
     ended = dgw("diagnose", "--sequence", "seven-step", *TILED, "--json", "--no-store")
     (walked,) = json.loads(ended.out)["walks"]
@@ -96,6 +113,6 @@ def test_compare_explains_where_the_cycles_went(dgw: Dgw) -> None:
     said = " ".join(dgw(*words).out.split())
     assert "cuda/swizzled takes" in said
     assert "of the difference: shared memory takes" in said
-    assert "residual 0%" in said
+    assert "residual 0 %" in said
     found = json.loads(dgw(*words, "--json").out)["findings"]
     assert [one["recipe"] for one in found].count("difference") == 1

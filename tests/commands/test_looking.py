@@ -230,3 +230,21 @@ def test_the_evidence_in_docs_is_imported_as_the_run_that_it_holds(dgw: Dgw) -> 
     ended = dgw("import", str(path))
     assert ended.code == 0, ended.err
     assert "cuda/swizzled" in dgw("report").out
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("list",), ("show", "tiled"), ("recipes",), ("metrics",), ("runs",), ("store", "path"), ("store", "info"),
+        ("store", "prune"), ("report",), ("diagnose", "--run", "last"), ("best", "64x64x64"), ("trend",),
+        ("heatmap", "--run", "last"), ("gate", "--help"), ("baseline", "show"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_looking_leaves_the_folder_as_it_was(dgw: Dgw, tmp_path: Path, command: tuple[str, ...]) -> None:
+    assert dgw(*command).code in (0, 2, 4)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_that_is_not_there_is_named_where_it_would_be(dgw: Dgw) -> None:
+    assert dgw("store", "path").out == ".dgw/dgw.db\n"

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from dgw.commands import console, session
 from dgw.errors import ChildFault
 from dgw.model import Run
 from tests.commands.conftest import Dgw, Engine
@@ -205,3 +208,24 @@ def test_a_default_that_is_typed_is_the_same_case(dgw: Dgw, engine: Engine) -> N
     dgw("profile", "-v", "swizzled", *SHAPE, *typed)
     first, second = engine.seen
     assert first.key == second.key
+
+
+def test_what_takes_long_says_so_where_there_is_no_terminal(
+    dgw: Dgw, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slowly(owner: Any, cases: list[Any], keep: Any, progress: Any) -> None:
+        progress(0, len(cases), "")
+        next(one for one in threading.enumerate() if isinstance(one, threading.Timer)).join()
+        engine.run(owner, cases, keep, progress)
+
+    monkeypatch.setattr(console, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(session, "_on_cpu", slowly)
+    ended = dgw("check", "--variant", "tiled", "--shape", "8x8x8,16x16x16", "--json")
+    first, last = [line for line in ended.err.splitlines() if line.startswith("check: ")]
+    assert first == "check: 2 cases, 0 of them finished so far ..."
+    assert last.startswith("check: ended after")
+    assert json.loads(ended.out)
+
+
+def test_what_is_quick_says_nothing_of_its_progress(dgw: Dgw, engine: Engine) -> None:
+    assert "check: " not in dgw("check", "--variant", "tiled", "--shape", "8x8x8").err

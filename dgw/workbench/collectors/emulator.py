@@ -209,7 +209,7 @@ def _verdict(execution: PlanRun, runs: Sequence[LaunchRun], findings: Sequence[F
         blocks = [(tile[0], *tiling.block(tile)) for tile in tiles]
         where = f"{len(tiles)} of {tiling.total} tiles of {execution.plan.tile[0]}x{execution.plan.tile[1]}"
     checks = [_compare(execution, block, where) for block in blocks]
-    worst = max(checks, key=lambda check: (not check.passed, _excess(check)))
+    worst = bounds.worst_of(checks)
     stored = sum(int(execution.writes.items()[block].sum()) for block in blocks)
     outside = execution.writes.count() - stored
     missing = sum(check.compared for check in checks) - stored
@@ -234,10 +234,6 @@ def _compare(execution: PlanRun, block: Block, where: str) -> Check:
     return bounds.compare(
         problem, got, expected, where, origin, COLLECTOR, splits if isinstance(splits, int) else 1
     )  # fmt: skip
-
-
-def _excess(check: Check) -> float:
-    return check.error / check.bound if check.error is not None and check.bound else 0.0
 
 
 def _say(findings: Sequence[Finding]) -> str:

@@ -17,6 +17,7 @@ from dgw.workbench.collectors.ncu_reader import KernelCounters, Value
 from dgw.workbench.collectors.ncu_units import parse_number
 
 _RANGE = re.compile(rf"(?:^|[\s\"]){DOMAIN}:([^:\"]+)")
+_HEADER = re.compile(r'"?ID"?,')
 _CYCLES, _ACTIVE, _ELAPSED = "gpc__cycles_elapsed", "pct_of_peak_sustained_active", "pct_of_peak_sustained_elapsed"
 
 LABELS: Mapping[str, str] = {
@@ -55,7 +56,7 @@ def read_csv(text: str | Path) -> list[KernelCounters]:
     if isinstance(text, Path):
         text = text.read_text(encoding="utf-8", errors="replace")
     lines = text.splitlines()
-    start = next((number for number, line in enumerate(lines) if re.match(r'"?ID"?,', line)), None)
+    start = next((number for number, line in enumerate(lines) if _HEADER.match(line)), None)
     if start is None:
         raise ReportError(
             'this is not CSV of ncu: no line begins with "ID"', "export it with ncu -i X --csv --page raw"
@@ -65,6 +66,12 @@ def read_csv(text: str | Path) -> list[KernelCounters]:
     if "Metric Name" in header:
         return _details(header, rows)
     return _raw(header, rows)
+
+
+def holds_csv(path: Path) -> bool:
+    """Whether a file is CSV of ncu, or at least what ncu said in its place."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return any(_HEADER.match(line) or line.startswith("==") for line in text.splitlines())
 
 
 def _raw(header: list[str], rows: Iterable[list[str]]) -> list[KernelCounters]:

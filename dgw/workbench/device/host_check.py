@@ -47,12 +47,8 @@ def host_check(gpu: Gpu, buffers: BufferSet, roundings: int = 0) -> Check:
         origin = (rows.start, cols.start) if problem.batch == 1 else (item, rows.start, cols.start)
         expected = references.block_reference(problem, rows, cols, item)
         found.append(bounds.compare(problem, got, expected, where, origin, "gpu", roundings=roundings))
-    worst = max(found, key=lambda check: (not check.passed, _excess(check)))
+    worst = bounds.worst_of(found)
     return Check(
         passed=worst.passed, compared=sum(check.compared for check in found), worst=worst.worst, error=worst.error,
         bound=worst.bound, where=where, detail=worst.detail, collector="gpu",
     )  # fmt: skip
-
-
-def _excess(check: Check) -> float:
-    return check.error / check.bound if check.error is not None and check.bound else 0.0

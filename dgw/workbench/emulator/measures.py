@@ -12,9 +12,8 @@ difference whether the machine code guards an instruction or branches around it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 
@@ -23,7 +22,6 @@ from dgw.workbench.emulator.counters import Column, Counters
 from dgw.workbench.emulator.observer import InstructionInfo, SourceLine
 
 Totals = dict[str, int]
-Group = TypeVar("Group", bound=Hashable)
 
 SASS_NAMES = {
     "ld": "ld", "st": "st", "ldmatrix": "ldsm", "stmatrix": "stsm", "cp.async": "ldgsts", "atom": "atom", "red": "atom",
@@ -46,21 +44,14 @@ class Table:
 
     def by_source_line(self) -> dict[SourceLine, Totals]:
         """Sums per line of the kernel's own file, inlined functions of other files apart; no zeros, no idle lines."""
-        return self._by(lambda info: info.site if info.site.file else info.source)
-
-    def by_ptx_line(self) -> dict[int, Totals]:
-        """Sums per PTX line without zeros; lines that executed nothing are left out."""
-        return self._by(lambda info: info.line)
-
-    def _by(self, key: Callable[[InstructionInfo], Group]) -> dict[Group, Totals]:
-        rows: dict[Group, list[int]] = {}
+        rows: dict[SourceLine, list[int]] = {}
         for position, info in enumerate(self.instructions):
-            rows.setdefault(key(info), []).append(position)
-        found: dict[Group, Totals] = {}
-        for group, chosen in rows.items():
+            rows.setdefault(info.site if info.site.file else info.source, []).append(position)
+        found: dict[SourceLine, Totals] = {}
+        for line, chosen in rows.items():
             sums = self.values[chosen].sum(axis=0)
             if sums.any():
-                found[group] = {name: int(v) for name, v in zip(self.names, sums, strict=True) if v}
+                found[line] = {name: int(v) for name, v in zip(self.names, sums, strict=True) if v}
         return found
 
 

@@ -81,7 +81,11 @@ def _report(path: Path, problem: Problem, lookup: Lookup) -> Imported:
 
 def _csv(path: Path, problem: Problem, lookup: Lookup) -> Imported:
     from dgw.workbench.collectors.ncu import read_csv
+    from dgw.workbench.collectors.ncu_csv import holds_csv
 
+    if not holds_csv(path):
+        text = f"{path.name} is no report that dgw can read: nothing in it is CSV of ncu"
+        raise UsageError(text, f"ncu -i REPORT.ncu-rep --csv --page raw > {path.stem}.csv")
     try:
         kernels = _some(read_csv(path))
     except ReportError as error:

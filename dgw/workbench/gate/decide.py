@@ -170,7 +170,8 @@ def _made(
     needed = None
     if status == "inconclusive":
         needed = statistics.pairs_needed(rounds.spread, policy.floor, 1 - policy.certainty, POWER)
-        reasons = (*reasons, f"slowdowns above {percent(mde)} are found in {POWER:.0%} of tries; {_enough(needed)}")
+        found = f"slowdowns above {percent(mde)} are found in {100 * POWER:.0f} % of tries"
+        reasons = (*reasons, f"{found}; {_enough(needed)}")
     return Judged(
         status, reasons, ratio(test), mde, p, adjusted, stage, test.pairs, needed, rounds
     )  # fmt: skip
@@ -186,7 +187,9 @@ def _checked(judged: Judged, rounds: CaseRounds, policy: GatePolicy) -> Judged:
         return _as(judged, "inconclusive", "; ".join(_dropped(rounds)))
     if judged.status == "unchanged" and judged.mde is not None and judged.mde > policy.underpowered:
         needed = statistics.pairs_needed(rounds.spread, policy.floor, 1 - policy.certainty, POWER)
-        why = f"under-powered: only slowdowns above {percent(judged.mde)} would be found in {POWER:.0%} of tries"
+        why = (
+            f"under-powered: only slowdowns above {percent(judged.mde)} would be found in {100 * POWER:.0f} % of tries"
+        )
         return _as(judged, "inconclusive", f"{why}; {_enough(needed)}", needed)
     return judged
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -217,8 +216,3 @@ def decode(text: bytes, name: str = "the file") -> GateReport:
     if report.schema != SCHEMA:
         raise UsageError(f"{name} has the schema {report.schema}, not {SCHEMA}", "pip install -U deepgemm-workbench")
     return report
-
-
-def changed_for_the_worse(changes: Sequence[Change]) -> tuple[Change, ...]:
-    """The changes that alone fail a gate."""
-    return tuple(change for change in changes if change.worse)

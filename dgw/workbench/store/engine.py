@@ -28,6 +28,18 @@ def store_url(text: str) -> str:
     return text if "://" in text else f"sqlite:///{Path(text).absolute()}"
 
 
+def sqlite_file(url: str) -> Path:
+    """The file of a SQLite URL; `.` for a store in memory."""
+    from sqlalchemy.engine import make_url
+
+    return Path(make_url(url).database or "")
+
+
+def is_absent(url: str) -> bool:
+    """Whether the URL names a SQLite file that is not there."""
+    return url.startswith("sqlite") and not sqlite_file(url).exists()
+
+
 def shown(url: str) -> str:
     """The URL without its password, or the bare path of a SQLite file."""
     from sqlalchemy.engine import make_url
@@ -69,9 +81,8 @@ def open_engine(url: str) -> Engine:
 
 def _sqlite(url: str) -> Engine:
     from sqlalchemy import create_engine, event
-    from sqlalchemy.engine import make_url
 
-    path = Path(make_url(url).database or "")
+    path = sqlite_file(url)
     _refuse_shared_file_system(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -194,6 +205,9 @@ def _migration_lock(engine: Engine) -> Iterator[None]:
     """Only one process migrates: a lock file beside a SQLite store, an advisory lock on PostgreSQL."""
     from sqlalchemy import text
 
+    if engine.dialect.name == "sqlite" and not engine.url.database:
+        yield
+        return
     if engine.dialect.name == "sqlite":
         with Path(f"{engine.url.database}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -15,7 +15,7 @@ from dgw.errors import StoreError
 from dgw.model import Case, Environment, Noun, Record, Run
 from dgw.workbench.store import rows
 from dgw.workbench.store.artifacts import ArtifactFolder
-from dgw.workbench.store.engine import open_engine, shown, store_url, translated
+from dgw.workbench.store.engine import is_absent, open_engine, shown, sqlite_file, store_url, translated
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, Executable
@@ -51,15 +51,16 @@ class Pruned(Noun, frozen=True, kw_only=True):
     bytes: int
 
 
-def open_store(url: str | None = None) -> Store:
+def open_store(url: str | None = None, looking: bool = False) -> Store:
     """The store at `url` (URL or SQLite path), else at DGW_STORE, else `.dgw/dgw.db`; made if it does not exist.
 
+    Whoever is only `looking` at one that does not exist gets an empty one in memory, and nothing is made.
     Raises StoreError when it cannot be opened or was written by a newer dgw.
     """
     where = store_url(url or os.environ.get("DGW_STORE") or DEFAULT_STORE)
-    engine = open_engine(where)
+    engine = open_engine("sqlite://" if looking and is_absent(where) else where)
     folder = os.environ.get("DGW_ARTIFACTS")
-    beside = Path(engine.url.database or "").parent if engine.dialect.name == "sqlite" else Path(".dgw")
+    beside = sqlite_file(where).parent if engine.dialect.name == "sqlite" else Path(".dgw")
     return Store(engine, where, ArtifactFolder(Path(folder) if folder else beside / "artifacts"))
 
 

@@ -203,7 +203,9 @@ def test_a_nsys_report_needs_nsys(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     [
         ("x.ncu-rep", b"", ReportError),
         ("x.ncu-rep", b"no report", ReportError),
-        ("x.csv", b"a,b\n1,2\n", ReportError),
+        ("x.csv", b"a,b\n1,2\n", UsageError),
+        ("x.txt", b"some notes\n", UsageError),
+        ("x.txt", b"==ERROR== The application returned an error code\n", ReportError),
         ("x.csv", b'"ID","Kernel Name","dram__bytes.sum"\n', ReportError),
         ("x.sqlite", b"no database, but long enough to be read as one" * 9, ReportError),
         ("x.json", b'{"traceEvents": 3', ReportError),
