@@ -31,6 +31,7 @@ COMMANDS = {
     "show": "One variant: idea, tunables, source, PTX, SASS.",
     "new": "A kernel of your own to start from, and its declaration.",
     "recipes": "The causes that diagnose looks for, and what they need.",
+    "claims": "What the stages claim of their counters, and whether it held in a run.",
     "metrics": "The metrics there are: unit, meaning, architectures, passes.",
     "runs": "The runs in the store.",
     "report": "A stored run as a table, an HTML page, Markdown, JSON, CSV or a chart.",

@@ -74,21 +74,27 @@ def why(base: Record, head: Record) -> tuple[str, ...]:
         return ()
 
 
-def of_run(run: Run, variants: Mapping[str, Variant]) -> tuple[Finding, ...]:
-    """The ladder and the claims of every problem, in order; the ladder only of cases that were timed."""
+def ladders(run: Run, variants: Mapping[str, Variant]) -> list[list[Record]]:
+    """The records of every problem that is known, on every device, lowest rung first."""
     from dgw.commands.request import rank
-    from dgw.recipes import claims, ladder
-    from dgw.recipes.diagnosis import of
-    from dgw.recipes.retyping import kernel_options, with_kernels
 
     order = rank(variants)
     groups: dict[tuple[Problem, str], list[Record]] = {}
     for record in sorted(run.records, key=lambda r: order.get(r.case.variant, len(order))):
         if record.case.problem.known:
             groups.setdefault((record.case.problem, record.environment.device), []).append(record)
+    return list(groups.values())
+
+
+def of_run(run: Run, variants: Mapping[str, Variant]) -> tuple[Finding, ...]:
+    """The ladder and the claims of every problem, in order; the ladder only of cases that were timed."""
+    from dgw.recipes import claims, ladder
+    from dgw.recipes.diagnosis import of
+    from dgw.recipes.retyping import kernel_options, with_kernels
+
     declared = {variant.id: variant.claims for variant in variants.values()}
     found: list[Finding] = []
-    for records in groups.values():
+    for records in ladders(run, variants):
         rates = [rate for r in records if (rate := r.number("mma_sync_rate")) is not None]
         device = of(records[0])
         if any(r.number("time_cold") or r.number("time_hot") for r in records):

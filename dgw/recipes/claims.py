@@ -91,7 +91,7 @@ def _other(records: Sequence[Record], place: int, claim: Claim) -> Record | None
 
 def _finding(claim: Claim, record: Record, other: Record | None) -> Finding:
     relative = claim.relation in ("falls", "rises", "keeps")
-    subject = f"{record.case.variant}: {_statement(claim, other)}"
+    subject = f"{record.case.variant}: {statement(claim, other)}"
     missing = _needs(claim, record, other if relative else None, relative)
     own = _measured(record, claim.metric)
     if missing or own is None:
@@ -118,7 +118,7 @@ def _finding(claim: Claim, record: Record, other: Record | None) -> Finding:
     )
 
 
-def _statement(claim: Claim, other: Record | None) -> str:
+def statement(claim: Claim, other: Record | None = None) -> str:
     """The claim in words, without the figures measured."""
     against = claim.against or (other.case.variant if other else "the previous rung")
     factor = f" by a factor of {claim.value:g}" if claim.value > 1 else ""

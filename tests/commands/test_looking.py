@@ -12,9 +12,11 @@ import pytest
 
 from dgw import __version__
 from dgw.cli import COMMANDS, HIDDEN, Commands, app
+from dgw.kernels.loader import load
 from dgw.toolchain.cache import CompileCache
 from tests.commands.conftest import Dgw, Engine
 
+ROOT = Path(__file__).resolve().parents[2]
 SHOWN = [name for name in COMMANDS if name not in HIDDEN]
 VIEWS = ("source", "ptx", "sass", "configs")
 
@@ -235,7 +237,8 @@ def test_the_evidence_in_docs_is_imported_as_the_run_that_it_holds(dgw: Dgw) -> 
 @pytest.mark.parametrize(
     "command",
     [
-        ("list",), ("show", "tiled"), ("recipes",), ("metrics",), ("runs",), ("store", "path"), ("store", "info"),
+        ("list",), ("show", "tiled"), ("recipes",), ("claims",), ("metrics",),
+        ("runs",), ("store", "path"), ("store", "info"),
         ("store", "prune"), ("report",), ("diagnose", "--run", "last"), ("best", "64x64x64"), ("trend",),
         ("heatmap", "--run", "last"), ("gate", "--help"), ("baseline", "show"),
     ],
@@ -248,3 +251,32 @@ def test_looking_leaves_the_folder_as_it_was(dgw: Dgw, tmp_path: Path, command: 
 
 def test_a_store_that_is_not_there_is_named_where_it_would_be(dgw: Dgw) -> None:
     assert dgw("store", "path").out == ".dgw/dgw.db\n"
+
+
+def test_the_claims_of_every_stage_are_listed_and_those_of_one_looked_up(dgw: Dgw) -> None:
+    declared = {v.id: len(v.claims) for v in load().values() if v.claims}
+    listed = json.loads(dgw("claims", "--json").out)
+    assert {one["variant"]: len(one["claims"]) for one in listed} == declared
+    said = dgw("claims", "cuda/swizzled").out
+    assert "cuda/swizzled" in said
+    assert "cuda/tiled " not in said
+    wrong = dgw("claims", "swizled")
+    assert (wrong.code, wrong.error_is_two_lines()) == (2, True)
+    assert dgw(*wrong.err.rpartition("try: dgw ")[2].split()).code == 0
+
+
+def test_whether_claims_held_in_a_stored_run_is_said_with_the_figures(dgw: Dgw, tmp_path: Path) -> None:
+    stored = json.loads((ROOT / "docs" / "h200" / "first-profile.json").read_text())["run"]
+    (tmp_path / "run.json").write_text(json.dumps(stored))
+    assert dgw("import", "run.json").code == 0
+    judged = json.loads(dgw("claims", "--run", "last", "--json").out)
+    verdicts = [claim["verdict"] for one in judged for claim in one["claims"]]
+    assert any(verdict.startswith("held: ") for verdict in verdicts)
+    said = " ".join(dgw("claims", "--run", "last").out.split())
+    assert all(" ".join(v.partition(": ")[2].split()) in said for v in verdicts)
+
+
+def test_a_run_without_stages_has_no_claims_to_judge(dgw: Dgw, engine: Engine) -> None:
+    dgw("profile", "--variant", "naive", "--shape", "64x64x64")
+    ended = dgw("claims", "swizzled", "--run", "last")
+    assert (ended.code, ended.error_is_two_lines()) == (4, True)
