@@ -142,13 +142,13 @@ def cluster_force(
 
 def do_lot(setup: bytes, lot: bytes) -> bytes:
     """On a worker: do a lot on a GPU of its own; the records as JSON."""
-    from dgw.commands.sweep_cpu import library_of
+    from dgw.kernels.loader import load
     from dgw.workbench import runner, slots
     from dgw.workbench.sweep import lots
 
     told = msgspec.json.decode(setup, type=Setup)
     session = runner.Session(
-        variants=library_of(told.extra),
+        variants=load(tuple(map(Path, told.extra))),  # anew: a worker outlives changes of the user's files
         device=told.device,
         environment=told.environment,
         child_argv=child_argv(_ask(told.extra)),
