@@ -10,7 +10,8 @@ from dgw.kernels.hopper import tiling
 from dgw.model import Argument, Launch, Pointer, Problem, Scalar, Source, TensorMap, Workspace
 
 THREADS = 256
-ELEMENTS = 8  # that a thread moves at once, and what the copy's lines are a multiple of
+ELEMENTS = 8  # that a thread moves at once
+LINE = 64  # elements that the copy's lines are a multiple of: 128 bytes, as L2 has them
 BLOCKS = 132 * 8
 
 
@@ -27,7 +28,7 @@ def copied(problem: Problem) -> tuple[str, ...]:
 
 def copy_ld(problem: Problem, name: str) -> int:
     """Elements from line to line of the copy."""
-    return ceil_div(stored_shape(problem, name)[1], ELEMENTS) * ELEMENTS
+    return ceil_div(stored_shape(problem, name)[1], LINE) * LINE
 
 
 def workspaces(problem: Problem) -> dict[str, int]:
@@ -48,7 +49,7 @@ def copying(problem: Problem) -> tuple[Launch, ...]:
     if not names:
         return ()
     lines = {name: stored_shape(problem, name) if name in names else (0, 0) for name in ("a", "b")}
-    most = max(rows * ceil_div(width, ELEMENTS) for rows, width in lines.values())
+    most = max(rows * ceil_div(width, LINE) * (LINE // ELEMENTS) for rows, width in lines.values())
     pointers: list[Argument] = [Pointer(operand="a"), Pointer(operand="b")]
     for name in ("a", "b"):
         pointers.append(Workspace(name=f"aligned {name}") if name in names else Pointer(operand=name))

@@ -16,8 +16,8 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-from dgw.kernels.declaring import ceil_div, k_major
-from dgw.kernels.hopper import tiling
+from dgw.kernels.declaring import ceil_div, element_bytes, k_major
+from dgw.kernels.hopper import alignment, tiling
 from dgw.model import Config, Device, Problem, Tunable
 
 F64 = npt.NDArray[np.float64]
@@ -31,11 +31,13 @@ EXCHANGED = 1.47  # cycles an element of a tile that is exchanged
 SM_BYTES = 73.7  # B a cycle an SM takes from L2
 L2_BYTES = 14.5e12  # B/s that all SMs take from L2
 DRAM_BYTES = 4.4e12  # B/s
+STRADDLE = 1.65  # of what L2 moves, where the lines of an operand do not begin at multiples of its 128 bytes
 LATENCY = 1.37e-6  # s from asking for a tile to having it
 SLOWDOWN = 1.015  # of the tensor cores, against their rate
 ONE_GROUP = 58.0  # cycles a k tile of a single warpgroup, in which no other multiplies
 CLUSTERED = 1.3  # where CTAs share tiles and so wait for each other
 CLUSTER_START = 0.5e-6  # s
+LINE_BYTES = 128  # of L2
 GROUP_ROWS = 2048  # of D that CTAs take together
 
 
@@ -109,7 +111,8 @@ def estimate(problem: Problem, configs: tuple[Config, ...], device: Device) -> F
 
     products = bm / 64 * 4 * np.maximum(bn / 2, 16 + bn / 4) * SLOWDOWN / CLOCK
     products = products + np.where(bm == 64, ONE_GROUP / CLOCK, 0.0)
-    taken = bytes_a / cluster_n + bytes_b / cluster_m
+    lines_a, lines_b = (STRADDLE if _straddles(problem, name) else 1.0 for name in ("a", "b"))
+    taken = bytes_a / cluster_n * lines_a + bytes_b / cluster_m * lines_b
     from_l2 = np.maximum(taken / SM_BYTES / CLOCK, taken * np.minimum(ctas, slots) / L2_BYTES)
     step = np.maximum.reduce([products, from_l2, LATENCY / stages])
     step = step * np.where(shared > 1, CLUSTERED, 1.0)
@@ -119,6 +122,11 @@ def estimate(problem: Problem, configs: tuple[Config, ...], device: Device) -> F
     busy = ((np.ceil(ctas / slots) * tile) ** 6 + least**6) ** (1 / 6)
     found: F64 = START + busy + np.where(shared > 1, CLUSTER_START, 0.0)
     return found
+
+
+def _straddles(problem: Problem, name: str) -> bool:
+    lead = alignment.copy_ld(problem, name) if name in alignment.copied(problem) else problem.leading_dimension(name)
+    return lead * element_bytes(problem.operands()[name].dtype) % LINE_BYTES != 0
 
 
 def candidates(problem: Problem, pinned: Config, device: Device) -> tuple[Config, ...]:
