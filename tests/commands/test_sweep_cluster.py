@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from distributed import LocalCluster
 
 from dgw.commands import sweep_cluster
+from dgw.workbench import slots
 from dgw.workbench.store import Store
 from dgw.workbench.sweep import race
 from tests.commands.conftest import Dgw
@@ -36,6 +41,22 @@ def address(cluster: LocalCluster, gpus: Gpus, monkeypatch: pytest.MonkeyPatch) 
     return "dask://test"
 
 
+@pytest.fixture
+def side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first two portions have their GPUs at the same time, however fast one of them is."""
+    both, taken, hold = threading.Barrier(2), itertools.count(), slots.hold
+
+    @contextmanager
+    def together(found: Sequence[slots.Slot], *rest: Any) -> Iterator[slots.Held]:
+        with hold(found, *rest) as held:
+            if next(taken) < 2:
+                both.wait(60)
+            yield held
+
+    monkeypatch.setattr(slots, "hold", together)
+
+
+@pytest.mark.usefixtures("side_by_side")
 def test_the_workers_gpus_share_the_sweep_and_find_what_one_machine_finds(dgw: Dgw, gpus: Gpus, address: str) -> None:
     ended = dgw(*SWEEP, "--engine", address, "--json")
     assert ended.code == 0, ended.err
