@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
+import json
+from pathlib import Path
+from statistics import geometric_mean
 
 import pytest
 from hypothesis import given
@@ -160,3 +164,19 @@ def test_the_clusters_of_the_grid_are_whole() -> None:
         launch = plan.launches[-1]
         assert launch.grid[0] % launch.cluster[0] == 0
         assert launch.cluster[0] == tiling.Tiling.of(problem, full, True).cluster
+
+
+def test_the_selector_loses_little_among_the_candidates_that_were_timed() -> None:
+    with gzip.open(Path(__file__).parents[1] / "data" / "hopper-candidates.json.gz") as file:
+        timed = json.load(file)
+    lost = {}
+    for shape, found in timed["shapes"].items():
+        m, n, k = map(int, shape.split("x"))
+        configs = tuple(dict(zip(timed["tunables"], row, strict=False)) for row in found["candidates"])
+        seconds = [row[-1] for row in found["candidates"]]
+        picked = selector.estimate(gemm(m, n, k, layout="nt"), configs, H200).argmin()
+        lost[shape] = seconds[picked] / min(seconds)
+    assert len(lost) >= 40
+    assert geometric_mean(lost.values()) <= 1.03
+    large = {shape: ratio for shape, ratio in lost.items() if shape.startswith(("128x", "4096x"))}
+    assert max(large.values()) <= 1.10, large

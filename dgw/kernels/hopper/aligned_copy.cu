@@ -1,4 +1,4 @@
-// aligned_copy: A and B with rows at distances that the copy engine can step (multiples of 16 bytes), from any others.
+// aligned_copy: A and B with rows at multiples of 128 bytes, so that the copy engine can step them, from any others.
 // Blocks of y 0 copy A, of y 1 copy B; a thread moves eight elements, of which it loads VEC at a time.
 #include "dgw/memory.cuh"
 

@@ -1,4 +1,4 @@
-"""Operands that the copy engine cannot read in place: copied first, with their lines at multiples of 16 bytes."""
+"""Operands that the copy engine cannot read in place: copied first, with their lines at multiples of 128 bytes."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 const char* bias, const char* residual, const float* scale, int m, int n, int k, i64 ldc, i64 ldd,
                 i64 ldr, float alpha, float beta, float zero_point) {
     extern __shared__ __align__(1024) unsigned char shared[];
-    const u32 tiles = shared_offset(shared), arrived = tiles + STAGES * SLOT;
+    const u32 tiles = shared_address(shared), arrived = tiles + STAGES * SLOT;
     const int tiles_k = (k + DEPTH - 1) / DEPTH;
     const TilePlace tile = grouped_tile<GROUP_M>(blockIdx.x, (m + BM - 1) / BM, (n + BN - 1) / BN);
     const int m0 = tile.m * BM, n0 = tile.n * BN;

@@ -16,7 +16,7 @@ def refuses(problem: Problem, config: Config, device: Device) -> str | None:
 
 def plan(problem: Problem, config: Config, device: Device) -> Plan:
     """One CTA of two warpgroups for each tile of D."""
-    return tile_launch.plan(problem, config, "s01_tensor_core.cu", "tensor_core", 256, map_d=False)
+    return tile_launch.plan(problem, config, "s01_tensor_core.cu", map_d=False, threads=256)
 
 
 VARIANT = Variant(

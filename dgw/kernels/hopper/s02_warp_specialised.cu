@@ -17,7 +17,7 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
     const int tiles_k = (k + DEPTH - 1) / DEPTH;
     const TilePlace tile = grouped_tile<GROUP_M>(blockIdx.x, (m + BM - 1) / BM, (n + BN - 1) / BN);
     const int m0 = tile.m * BM, n0 = tile.n * BN;
-    Ring ring(shared_offset(shared), 0);
+    Ring ring(shared_address(shared), 0);
     ring.open(map_a, map_b);
 
     if (ring.is_producer()) {

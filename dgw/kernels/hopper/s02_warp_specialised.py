@@ -14,8 +14,7 @@ def refuses(problem: Problem, config: Config, device: Device) -> str | None:
 
 def plan(problem: Problem, config: Config, device: Device) -> Plan:
     """One CTA for each tile of D: the warpgroups that multiply, and one of which a warp copies."""
-    threads = 128 * (tiling.Tiling.of(problem, config, False).consumers + 1)
-    return tile_launch.plan(problem, config, "s02_warp_specialised.cu", "warp_specialised", threads, map_d=False)
+    return tile_launch.plan(problem, config, "s02_warp_specialised.cu", map_d=False)
 
 
 VARIANT = Variant(

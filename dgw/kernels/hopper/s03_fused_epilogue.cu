@@ -19,7 +19,7 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
     const int tiles_k = (k + DEPTH - 1) / DEPTH;
     const TilePlace tile = grouped_tile<GROUP_M>(blockIdx.x, (m + BM - 1) / BM, (n + BN - 1) / BN);
     const int m0 = tile.m * BM, n0 = tile.n * BN;
-    Ring ring(shared_offset(shared), 0);
+    Ring ring(shared_address(shared), 0);
     ring.open(map_a, map_b);
 
     if (ring.is_producer()) {
@@ -33,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
 
         const Epilogue epilogue = {c, bias, residual, scale, d, m, n, ldc, ldd, ldr, alpha, beta, zero_point};
         const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-        const Output output = {epilogue, map_d, shared_offset(shared) + Ring::BYTES + warp * Output::BYTES};
+        const Output output = {epilogue, map_d, shared_address(shared) + Ring::BYTES + warp * Output::BYTES};
 #pragma unroll
         for (int i = 0; i < Ring::TILES_M; ++i) {
             const int row = m0 + ring.first_row() + i * 64 + int(warp % 4) * 16;

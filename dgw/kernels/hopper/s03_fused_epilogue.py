@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from dgw.kernels import tensor
 from dgw.kernels.hopper import tile_launch, tiling
 from dgw.model import Claim, Config, Device, Plan, Problem, Variant
 
 
-def refuses(problem: Problem, config: Config, device: Device) -> str | None:
-    """Why this kernel cannot run `problem` with `config` on `device`."""
-    found = tiling.refuses(problem, config, device, tiling.QUANTISED, tiling.map_output(problem))
-    return found or tensor.refuses_epilogue(problem, device)
-
-
 def plan(problem: Problem, config: Config, device: Device) -> Plan:
     """One CTA for each tile of D."""
-    threads = 128 * (tiling.Tiling.of(problem, config, False).consumers + 1)
-    return tile_launch.plan(problem, config, "s03_fused_epilogue.cu", "fused_epilogue", threads, map_d=True)
+    return tile_launch.plan(problem, config, "s03_fused_epilogue.cu", map_d=True)
 
 
 VARIANT = Variant(
@@ -27,7 +19,7 @@ VARIANT = Variant(
     dtypes=tiling.INPUTS,
     architectures=("sm_90a",),
     space=(tiling.BM, tiling.BN, tiling.STAGES, tiling.GROUP_M),
-    refuses=refuses,
+    refuses=tiling.refuses_fused,
     plan=plan,
     synchronises="mbarrier",
     pipelined=True,

@@ -29,7 +29,7 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
         return TilePlace{(tile.m * CLUSTER_M + int(rank % CLUSTER_M)) * BM,
                          (tile.n * CLUSTER_N + int(rank / CLUSTER_M)) * BN};
     };
-    Ring ring(shared_offset(shared), rank);
+    Ring ring(shared_address(shared), rank);
     ring.open(map_a, map_b);
 
     if (ring.is_producer()) {
@@ -45,7 +45,7 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
         ring.grow();
         const Epilogue epilogue = {c, bias, residual, scale, d, m, n, ldc, ldd, ldr, alpha, beta, zero_point};
         const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-        const Output output = {epilogue, map_d, shared_offset(shared) + Ring::BYTES + warp * Output::BYTES};
+        const Output output = {epilogue, map_d, shared_address(shared) + Ring::BYTES + warp * Output::BYTES};
         // The first warpgroup begins LEAD tiles along k earlier than the others and stays ahead, so that the tensor cores
         // work for the others while it finishes a tile of D, and for it while they do.
         int lead = Ring::CONSUMERS > 1 ? min(LEAD, tiles_k) : 0;

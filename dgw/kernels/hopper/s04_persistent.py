@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from dgw.kernels import declaring, tensor
-from dgw.kernels.hopper import alignment, selector, tiling
-from dgw.model import Claim, Config, Device, Launch, Plan, Problem, Source, Variant
-
-
-def refuses(problem: Problem, config: Config, device: Device) -> str | None:
-    """Why this kernel cannot run `problem` with `config` on `device`."""
-    found = tiling.refuses(problem, config, device, tiling.QUANTISED, tiling.map_output(problem))
-    return found or tensor.refuses_epilogue(problem, device)
+from dgw.kernels.hopper import selector, tile_launch, tiling
+from dgw.model import Claim, Config, Device, Plan, Problem, Variant
 
 
 def choose(problem: Problem, pinned: Config, device: Device) -> tuple[Config, tuple[str, ...]] | None:
@@ -20,35 +13,13 @@ def choose(problem: Problem, pinned: Config, device: Device) -> tuple[Config, tu
 
 
 def plan(problem: Problem, config: Config, device: Device) -> Plan:
-    """At most one CTA an SM in whole clusters, or with SPLIT a cluster for every tile; before, copies where needed."""
-    through_shared = tiling.map_output(problem)
-    tile = tiling.Tiling.of(problem, config, through_shared)
-    name = "split_k" if tile.split > 1 else "persistent"
-    clusters = tile.clusters(problem)
-    if tile.split == 1:
-        clusters = min(clusters, selector.resident(device, tile.cluster) // tile.cluster)
-    boxes = (
-        tiling.box(problem, "a", tile.bm // tile.cluster_n),
-        tiling.box(problem, "b", tile.bn // tile.cluster_m),
-        tiling.output_box(problem, tile.columns) if through_shared else tiling.box(problem, "a", tile.bm),
-    )
-    launch = Launch(
-        source=Source(
-            path=f"{'s04_' if name == 'persistent' else ''}{name}.cu",
-            defines=(
-                *tiling.defines(problem, config, through_shared).items(),
-                *((name, declaring.integer(config, name)) for name in ("GROUP_M", "LEAD")),
-            ),
-        ),
-        entry=name,
-        grid=(clusters * tile.cluster, 1, 1),
-        block=(128 * (tile.consumers + 1), 1, 1),
-        cluster=(tile.cluster, 1, 1),
-        arguments=(*(alignment.redirected(problem, box) for box in boxes), *tiling.epilogue_arguments(problem)),
-        shared_bytes=tile.shared_bytes,
-    )
-    steps = (*alignment.copying(problem), launch)
-    return Plan(steps=steps, workspaces=alignment.workspaces(problem), kernels=len(steps), tile=(tile.bm, tile.bn))
+    """At most one CTA an SM in whole clusters, or with SPLIT a cluster for every tile."""
+    tile = tiling.Tiling.of(problem, config, tiling.map_output(problem))
+    defined = ("GROUP_M", "LEAD")
+    if tile.split > 1:
+        return tile_launch.plan(problem, config, "split_k.cu", map_d=True, defined=defined)
+    clusters = min(tile.clusters(problem), selector.resident(device, tile.cluster) // tile.cluster)
+    return tile_launch.plan(problem, config, "s04_persistent.cu", map_d=True, clusters=clusters, defined=defined)
 
 
 VARIANT = Variant(
@@ -69,7 +40,7 @@ VARIANT = Variant(
         tiling.LEAD,
         tiling.SETMAXNREG,
     ),
-    refuses=refuses,
+    refuses=tiling.refuses_fused,
     plan=plan,
     choose=choose,
     synchronises="mbarrier",

@@ -3,8 +3,11 @@
 The estimate of a candidate (seconds): a start, then for each wave of CTAs the k tiles of a tile of D, each as slow as
 the slowest of the tensor cores, the SM's share of L2, all of L2, and the latency of a ring of that depth; then what a
 tile costs beside its products, and the exchange of sums where k is split. Nothing is faster than DRAM delivers A, B and
-D once. The constants are fitted so that the choice among some 2,900 candidates of 45 shapes, timed on an H200, loses
-least; how far it is from the best of the whole space is measured in docs/h200/hopper.json.
+D once.
+
+The constants are a fit, not measurements of what they are named for: they were searched so that the choice loses least
+among candidates timed on an H200 (tests/data/hopper-candidates.json.gz; a test says how much). How far it is from the
+best of the whole space, in a run of its own, is for evidence/hopper.py to show.
 """
 
 from __future__ import annotations
@@ -88,7 +91,7 @@ def resident(device: Device, cluster: int) -> int:
     """CTAs of clusters of that size that run at the same time, one an SM.
 
     A cluster lies within a GPC. Pairs always find room; of larger ones an eighth of the SMs is left over, because GPCs
-    have different numbers of SMs (on an H200 28 clusters of four ran at once, and 32 did not).
+    have different numbers of SMs. That share is inferred from times: 32 clusters of four took as long as two waves.
     """
     return device.sms // cluster * cluster if cluster <= 2 else device.sms * 7 // 8 // cluster * cluster
 

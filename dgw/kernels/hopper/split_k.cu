@@ -32,7 +32,7 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
     const int rank = int(cluster_rank());
     const TilePlace tile = grouped_tile<GROUP_M>(blockIdx.x / SPLIT, tiles_m, tiles_n);
     const int begin = tiles_k * rank / SPLIT, end = tiles_k * (rank + 1) / SPLIT;
-    Ring ring(shared_offset(shared), 0);
+    Ring ring(shared_address(shared), 0);
     const Inbox inbox = {ring.tiles, ring.barriers + STAGES * 16};
     if (threadIdx.x == 0) {
         barrier_init(inbox.barrier, 1);
@@ -68,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
 
         const Epilogue epilogue = {c, bias, residual, scale, d, m, n, ldc, ldd, ldr, alpha, beta, zero_point};
         const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-        const Output output = {epilogue, map_d, shared_offset(shared) + Ring::BYTES + warp * Output::BYTES};
+        const Output output = {epilogue, map_d, shared_address(shared) + Ring::BYTES + warp * Output::BYTES};
         const int col = tile.n * BN + rank * PART_N * 8;
 #pragma unroll
         for (int i = 0; i < Ring::TILES_M; ++i) {
@@ -82,7 +82,10 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
 #pragma unroll
                         for (int e = 0; e < 4; ++e) found[e] = sums[i][from * PART_N + j][e];
                     } else {
-                        load_shared(found, inbox.place(from < rank ? from : from - 1, i, j));
+                        u32 words[4];
+                        load_shared<16>(words, inbox.place(from < rank ? from : from - 1, i, j));
+#pragma unroll
+                        for (int e = 0; e < 4; ++e) found[e] = __uint_as_float(words[e]);
                     }
 #pragma unroll
                     for (int e = 0; e < 4; ++e) part[j][e] += found[e];

@@ -1,26 +1,46 @@
-"""The plan of the stages that start one CTA a tile of D: copies where operands are not aligned, then the kernel."""
+"""The plan of every Hopper stage: copies where operands are not aligned, then the kernel."""
 
 from __future__ import annotations
+
+import re
 
 from dgw.kernels import declaring
 from dgw.kernels.hopper import alignment, tiling
 from dgw.model import Config, Launch, Plan, Problem, Source
 
 
-def plan(problem: Problem, config: Config, path: str, entry: str, threads: int, *, map_d: bool) -> Plan:
-    """`path` and `entry` name the kernel; with `map_d` it takes a tensor map of D and stores through shared memory."""
+def plan(
+    problem: Problem,
+    config: Config,
+    source: str,
+    *,
+    map_d: bool,
+    threads: int | None = None,
+    clusters: int | None = None,
+    defined: tuple[str, ...] = ("GROUP_M",),
+) -> Plan:
+    """`source` is NAME.cu or sNN_NAME.cu with the kernel NAME. With `map_d` it takes a tensor map of D.
+
+    By default a cluster for each cluster of tiles of D, and the threads of a ring. `defined`: tunables that become
+    defines beside those of the tiling.
+    """
     through_shared = map_d and tiling.map_output(problem)
     tile = tiling.Tiling.of(problem, config, through_shared)
-    boxes = [tiling.box(problem, "a", tile.bm), tiling.box(problem, "b", tile.bn)]
+    boxes = [
+        tiling.box(problem, "a", tile.bm // tile.cluster_n),
+        tiling.box(problem, "b", tile.bn // tile.cluster_m),
+    ]
     if map_d:
-        boxes.append(tiling.output_box(problem, tile.bn) if through_shared else boxes[0])
+        boxes.append(tiling.output_box(problem, tile.columns) if through_shared else tiling.box(problem, "a", tile.bm))
     defines = tiling.defines(problem, config, through_shared)
-    defines["GROUP_M"] = declaring.integer(config, "GROUP_M")
+    defines |= {name: declaring.integer(config, name) for name in defined}
+    wanted = tile.clusters(problem) if clusters is None else clusters
     launch = Launch(
-        source=Source(path=path, defines=tuple(defines.items())),
-        entry=entry,
-        grid=(tile.clusters(problem), 1, 1),
-        block=(threads, 1, 1),
+        source=Source(path=source, defines=tuple(defines.items())),
+        entry=re.sub(r"^s\d\d_", "", source.removesuffix(".cu")),
+        grid=(wanted * tile.cluster, 1, 1),
+        block=(threads or tile.threads, 1, 1),
+        cluster=(tile.cluster, 1, 1),
         arguments=(*(alignment.redirected(problem, box) for box in boxes), *tiling.epilogue_arguments(problem)),
         shared_bytes=tile.shared_bytes,
     )

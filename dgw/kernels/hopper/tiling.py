@@ -10,7 +10,7 @@ from dgw.kernels.declaring import ceil_div, integer
 from dgw.model import Argument, Config, Device, Pointer, Problem, Scalar, TensorMap, Tunable
 
 INPUTS = ("f16", "bf16")
-OUTPUTS = ("f16", "bf16", "f32")
+OUTPUTS = tensor.OUTPUTS
 DEPTH = 64  # k elements of a tile: 128 bytes, the widest swizzle
 BLOCK_BYTES = 8192  # 64 lines of 128 bytes
 BARRIER_BYTES = 16  # of a slot: full and empty
@@ -91,6 +91,11 @@ class Tiling:
     def consumers(self) -> int:
         """Warpgroups that multiply."""
         return {64: 1, 192: 3}.get(self.bm, 2)
+
+    @property
+    def threads(self) -> int:
+        """Threads of a CTA: the warpgroups that multiply, and one of which a warp copies."""
+        return 128 * (self.consumers + 1)
 
     @property
     def slot_bytes(self) -> int:
@@ -212,10 +217,16 @@ def refuses(
     if tiling.split > ceil_div(problem.k, DEPTH):
         return f"k = {problem.k} has no {tiling.split} tiles of {DEPTH} for SPLIT={tiling.split}"
     blocks = tiling.clusters(problem) * tiling.cluster
-    found = declaring.refuses_launch(128 * (tiling.consumers + 1), tiling.shared_bytes, blocks, device)
+    found = declaring.refuses_launch(tiling.threads, tiling.shared_bytes, blocks, device)
     left = device.shared_per_block - tiling.staging_bytes - BARRIER_BYTES
     fitting = left // (tiling.slot_bytes + BARRIER_BYTES)
     return f"{found}; STAGES={fitting} fits" if found and 2 <= fitting < tiling.stages else found
+
+
+def refuses_fused(problem: Problem, config: Config, device: Device) -> str | None:
+    """Why the stages with a fused epilogue cannot run `problem` with `config` on `device`."""
+    found = refuses(problem, config, device, QUANTISED, map_output(problem))
+    return found or tensor.refuses_epilogue(problem, device)
 
 
 def defines(problem: Problem, config: Config, staged: bool) -> Config:

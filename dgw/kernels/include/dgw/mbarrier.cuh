@@ -1,11 +1,9 @@
 // Barriers in shared memory that count arrivals and bytes (mbarrier, sm_90), also those of other CTAs of a cluster.
 #pragma once
 
-#include "dgw/types.cuh"
+#include "dgw/memory.cuh"
 
 namespace dgw {
-
-__device__ __forceinline__ u32 shared_offset(const void* pointer) { return u32(__cvta_generic_to_shared(pointer)); }
 
 // A phase ends after `arrivals` arrivals and as many bytes as were announced.
 __device__ __forceinline__ void barrier_init(u32 barrier, u32 arrivals) {
@@ -93,13 +91,6 @@ __device__ __forceinline__ bool elected() {
         "selp.u32 %0, 1, 0, one; }"
         : "=r"(chosen));
     return chosen != 0;
-}
-
-__device__ __forceinline__ void load_shared(float (&values)[4], u32 address) {
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(values[0]), "=f"(values[1]), "=f"(values[2]), "=f"(values[3])
-                 : "r"(address)
-                 : "memory");
 }
 
 // Moves registers between warpgroups; every warp of a warpgroup calls it.

@@ -49,9 +49,6 @@ __device__ __forceinline__ void wait_for_sources() {
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
 }
 
-// Waits until all of this thread's stores are complete.
-__device__ __forceinline__ void wait_for_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
-
 // Makes this thread's writes to shared memory visible to the copy engine and the tensor cores.
 __device__ __forceinline__ void publish_to_engines() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
