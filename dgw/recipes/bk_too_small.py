@@ -13,8 +13,8 @@ from dgw.recipes.facts import Facts
 from dgw.recipes.recipe import Recipe, found
 from dgw.recipes.tiling import K_TILE, LATENCY, Loop, loop
 
-MEMORY, PIPE = 0.60, 0.70
-"""Shares below which the seeds suspect it: neither memory nor the multiplying pipe is at its limit."""
+MEMORY, PIPE = 0.60, 0.90
+"""Shares up to which it is suspected: neither memory nor the multiplying pipe is at its limit."""
 
 
 def applies(facts: Facts) -> bool:
@@ -34,14 +34,15 @@ def judge(facts: Facts) -> Finding | None:
     own = thin(facts)
     if own is None:
         return None
-    if facts.measured and (facts.share("dram") > MEMORY or max(facts.share("tensor"), facts.share("fma")) > 0.9):
+    pipe = max(facts.share("tensor"), facts.share("fma"))
+    if facts.measured and (facts.share("dram") > MEMORY or pipe > PIPE):
         return None
     waiting = facts.late("long_scoreboard", "barrier", "short_scoreboard", "wait", "membar", "no_instruction")
     cost = waiting if facts.measured else 1 - own.cover / LATENCY
     better = own.depth * 4 if own.cover * 2 < LATENCY else own.depth * 2
     evidence = (
         Evidence(metric="cycles of work that cover a copy", value=own.cover, threshold=LATENCY, why="latency of DRAM"),
-        Evidence(metric="multiplying pipe", value=max(facts.share("tensor"), facts.share("fma")), threshold=PIPE),
+        Evidence(metric="multiplying pipe", value=pipe, threshold=PIPE),
         Evidence(metric="dram", value=facts.share("dram"), threshold=MEMORY),
     )
     verdict = (

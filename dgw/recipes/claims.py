@@ -111,7 +111,7 @@ def _finding(claim: Claim, record: Record, other: Record | None) -> Finding:
     verdict = HELD if _holds(claim, value, reference) else DID_NOT_HOLD
     return Finding(
         recipe=RECIPE,
-        verdict=f"{verdict}: {subject} ({_figures(claim, value, reference)})",
+        verdict=f"{verdict}: {subject} ({_figures(value, reference)})",
         confidence="high" if own.collector != "emulator" else "medium",
         evidence=(Evidence(metric=claim.metric, value=value, threshold=threshold, why=claim.why),),
         next_step="" if verdict == HELD else "dgw diagnose",
@@ -145,7 +145,7 @@ def _holds(claim: Claim, value: float, reference: float | None) -> bool:
     return abs(value - reference) <= max(claim.value, _EQUAL) * abs(reference)
 
 
-def _figures(claim: Claim, value: float, reference: float | None) -> str:
+def _figures(value: float, reference: float | None) -> str:
     if reference is None:
         return f"{value:.6g}"
     quotient = f", {value / reference:.3g} of it" if reference else ""

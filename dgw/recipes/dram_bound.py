@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dgw.model import DTYPE_BITS, Finding
+from dgw.model import Finding
 from dgw.recipes import unfused_epilogue
 from dgw.recipes.facts import Facts
 from dgw.recipes.recipe import Recipe, found
@@ -21,7 +21,7 @@ def judge(facts: Facts) -> Finding | None:
     if not problem.known:
         return None
     moved, written = facts.number("dram_bytes") or 0.0, facts.number("dram_write_bytes") or 0.0
-    out = problem.m * problem.n * problem.batch * DTYPE_BITS.get(problem.d.dtype, 16) / 8
+    out = facts.bytes_of_d
     factor = moved / problem.compulsory_bytes
     plan = facts.record.plan
     intermediate = (plan is not None and bool(plan.workspaces)) or written > 2 * out + problem.compulsory_bytes / 4

@@ -292,6 +292,12 @@ class Facts:
     # --- tiles -----------------------------------------------------------------------------------------------
 
     @property
+    def bytes_of_d(self) -> float:
+        """Bytes of D, all batch items together."""
+        problem = self.problem
+        return problem.m * problem.n * problem.batch * DTYPE_BITS.get(problem.d.dtype, 16) / 8
+
+    @property
     def tile(self) -> tuple[int, int] | None:
         """Rows and columns of D that a CTA computes at a time."""
         plan = self.record.plan

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dgw.model import DTYPE_BITS, Evidence, Finding
+from dgw.model import Evidence, Finding
 from dgw.recipes.facts import Facts
 from dgw.recipes.recipe import Recipe, found
+from dgw.recipes.tiling import element_bytes
 from dgw.recipes.wrong_path_for_m1 import FEW
 
 LEAST = 0.05
@@ -23,7 +24,7 @@ def judge(facts: Facts) -> Finding | None:
     waste = 1 - problem.m * problem.n / (rows * columns)
     if waste < LEAST:
         return None
-    size = DTYPE_BITS.get(problem.a.dtype, 16) / 8
+    size = element_bytes(facts)
     padded = (rows + columns) * problem.k * size
     exact = (problem.m + problem.n) * problem.k * size
     evidence = (

@@ -105,10 +105,7 @@ def stores(facts: Facts) -> tuple[float, float]:
     requests = facts.number("global_requests_st") or 0.0
     plan = facts.record.plan
     if facts.problem.known and facts.launches == 1 and (plan is None or not plan.workspaces):
-        problem = facts.problem
-        size = {"f32": 4, "s32": 4, "s8": 1, "e4m3": 1}.get(problem.d.dtype, 2)
-        ideal = problem.m * problem.n * problem.batch * size / SECTOR
-        return sectors, max(ideal, requests)
+        return sectors, max(facts.bytes_of_d / SECTOR, requests)
     return sectors, min(sectors, requests * MOST_SECTORS) if requests else sectors
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dgw.model import DTYPE_BITS, Evidence, Finding
+from dgw.model import Evidence, Finding
 from dgw.recipes.facts import Facts
 from dgw.recipes.recipe import Recipe, found
 
@@ -25,8 +25,7 @@ def judge(facts: Facts) -> Finding | None:
         for m in facts.record.measurements
         if m.metric == "elapsed_cycles" and m.scope.startswith("kernel ") and isinstance(m.value, int | float)
     ]
-    problem = facts.problem
-    passes = 2 * (kernels - 1) * problem.m * problem.n * problem.batch * DTYPE_BITS.get(problem.d.dtype, 16) / 8
+    passes = 2 * (kernels - 1) * facts.bytes_of_d
     cycles = passes / facts.device.dram_bytes_per_s * facts.device.clock_hz
     share = 1 - max(each) / sum(each) if len(each) > 1 else cycles / (cycles + facts.cycles)
     evidence = (

@@ -152,7 +152,7 @@ def grid(records: Iterable[Record], metric: str = "tflops", axes: Axes | None = 
         Panel(at, tuple(tuple(found.square({**dict(at), x: a, y: b}) for a in values[x]) for b in values[y]))
         for at in (tuple(zip(facets, chosen, strict=True)) for chosen in product(*(values[f] for f in facets)))
     ]
-    return _finished(known, key, protocol, panels, (x, values[x]), (y, values[y]), facets, axes)
+    return _finished(known, key, protocol, panels, (x, values[x]), (y, values[y]), facets)
 
 
 def widest(records: Sequence[Record]) -> Axes:
@@ -225,7 +225,6 @@ def _finished(
     x: tuple[str, tuple[Value, ...]],
     y: tuple[str, tuple[Value, ...]],
     facets: tuple[str, ...],
-    axes: Axes,
 ) -> Grid:
     """The grid with its texts: the unit and the scale are those of all values together."""
     style, label = _style(metric, records)

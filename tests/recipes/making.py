@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from dgw.model import (
     Case,
     Check,
@@ -17,11 +19,11 @@ from dgw.model import (
     Source,
     gemm,
 )
+from dgw.recipes.retyping import TIMED
 
 H200 = Environment(device="h200", arch="sm_90a", driver="580", engine="gpu")
 TILES: Config = {"BM": 128, "BN": 256, "BK": 64, "STAGES": 3}
 STALLS = {"selected": 0.2, "not_selected": 0.05, "wait": 0.05, "math_pipe_throttle": 0.5}
-TIMED = ("time_cold", "time_hot", "sm_clock", "power", "throttle", "temperature")
 STATIC = ("spill_store_bytes", "spill_load_bytes", "blocks", "blocks_per_sm", "bound_time")
 
 
@@ -82,7 +84,5 @@ def _measured(metric: str, value: float | str | None, scope: str = "case") -> Me
 
 def without(found: Record, names: tuple[str, ...]) -> Record:
     """The record without these metrics."""
-    import msgspec
-
     kept = tuple(m for m in found.measurements if m.metric not in names)
     return msgspec.structs.replace(found, measurements=kept)

@@ -7,8 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dgw.model import Record, Run
+from dgw.model import Record, Run, gemm
+from dgw.recipes import uncoalesced
 from dgw.recipes.diagnosis import diagnose, untold
+from dgw.recipes.facts import Facts
 from dgw.recipes.recipe import Recipe
 from dgw.recipes.registry import recipes
 from dgw.toolchain.devices import device
@@ -28,11 +30,6 @@ def sample(recipe: Recipe, which: str) -> Record:
     return found
 
 
-def said(recipe: Recipe, one: Record) -> list[str]:
-    """Verdicts of one recipe among all on a record; what cannot be told is not one."""
-    return [f.verdict for f in diagnose(one, H200) if f.recipe == recipe.name and not untold(f)]
-
-
 def test_there_are_as_many_as_the_design_names() -> None:
     assert len(recipes()) >= 25
 
@@ -48,7 +45,10 @@ def test_it_fires_on_a_record_that_has_the_cause(recipe: Recipe) -> None:
 
 @by_name
 def test_it_is_silent_on_a_near_miss(recipe: Recipe) -> None:
-    assert said(recipe, sample(recipe, "NEAR_MISS")) == []
+    """By its rule: it concerns the record, and has all that it needs to tell."""
+    near = sample(recipe, "NEAR_MISS")
+    assert recipe.applies(Facts(near, H200))
+    assert [f.verdict for f in diagnose(near, H200) if f.recipe == recipe.name] == []
 
 
 @with_needs
@@ -74,6 +74,12 @@ def test_the_command_for_missing_metrics_asks_for_metrics_that_exist(recipe: Rec
         words = finding.next_step.split()
         if "--counters" in words:
             resolve(words[words.index("--counters") + 1])
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("f16", 2), ("f32", 4), ("f64", 8)])
+def test_stores_need_the_sectors_that_the_type_of_d_fills(dtype: str, size: int) -> None:
+    stored = record({"global_requests_st": 1}, problem=gemm(1024, 1024, 1024, dtype))
+    assert uncoalesced.stores(Facts(stored, H200))[1] == 1024 * 1024 * size / 32
 
 
 def test_a_good_kernel_raises_nothing_of_high_confidence() -> None:
