@@ -104,11 +104,16 @@ def _measured(measured: dict[str, Any], link: str) -> str:
     return f"Measured on {escape(', '.join(facts))}; all of it is in [{link}]({link})."
 
 
+RELATION = {"<": "below ", "<=": "at most ", ">=": "at least ", ">": "above "}
+"""How a value has to stand to its bar; without a word both are the same."""
+
+
 def _shows(content: dict[str, Any]) -> str:
     rows = []
     for row in content["shows"]:
         style = UNIT_STYLE.get(row.get("unit", ""), "count")
         value, bar = (_text(row.get(name), style) for name in ("value", "bar"))
+        bar = f"{RELATION.get(row.get('relation', ''), '')}{bar}"
         rows.append((str(row["claim"]), value, bar, "yes" if row["holds"] else "**no**"))
     return table(("claim", "measured", "bar", "holds"), rows)
 

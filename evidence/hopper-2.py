@@ -7,12 +7,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from parts import Part, measure
-from topic import Topic, outcomes, thin
+from topic import Topic, outcomes, sample, thin
 
 from dgw.kernels.loader import load
-from dgw.model import Record, Run, gemm
+from dgw.model import Record, gemm
 from dgw.toolchain.build import build
 from dgw.toolchain.devices import device
 
@@ -29,11 +28,6 @@ EPILOGUES = (
 )  # fmt: skip
 REPEATED, REPEATS = (4096, 4000, 1024), 1000
 ALIGNED = ((1000, 1001), (2048, 2047), (4096, 4095))
-
-
-def sample(run: Run) -> Run:
-    """The run with one record, which says where it was measured."""
-    return thin(msgspec.structs.replace(run, records=tuple(r for r in run.records if r.outcome == "ok")[:1]))
 
 
 def passed(topic: Topic, what: str, records: list[Record], least: int) -> list[str]:

@@ -7,7 +7,7 @@ import math
 from statistics import median
 from typing import Any
 
-from ladder import FULL, claims
+from ladder import FULL, claims, spills
 from parts import Part, measure, ratio
 from topic import Topic, thin
 
@@ -84,8 +84,7 @@ def pipe(topic: Topic) -> dict[str, Any]:
     difference = mine - theirs if mine is not None and theirs is not None else None
     topic.show("tensor pipe active at 4096^3, persistent less cuBLAS", difference, "ratio", ">=", 0.0)
     topic.show("tensor pipe active at 4096^3 (aim)", mine, "ratio", ">=", 0.92)
-    spilled = sum(record.number("spill_store_bytes") or 0 for record in run.records)
-    topic.show("bytes spilled by default configs", spilled, "B", "==", 0)
+    spills(topic, f"{CUBE} f16 nt", run, "hopper")
     return {"run": thin(run, (*KEPT, *FULL)), "claims": claims(topic, f"{CUBE} f16 nt", done)}
 
 

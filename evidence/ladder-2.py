@@ -7,11 +7,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
 from parts import measure
-from topic import Topic, outcomes, thin
+from topic import Topic, outcomes, sample, thin
 
-from dgw.model import Record, Run
+from dgw.model import Record
 
 STAGES = ("naive", "tiled", "swizzled", "double-buffered", "tensor-core", "fused-epilogue", "persistent")
 LAYOUTS = "nn,nt,tn,tt"
@@ -59,11 +58,6 @@ def ragged(topic: Topic, dtype: str) -> dict[str, Any]:
     topic.show(f"{where}: refusals for another reason than the type", len(refusals), "", "==", 0)
     checks = {"command": list(done.run.command), "seconds": done.seconds, "rows": summary(records)}
     return {"checks": checks, "sample": sample(done.run)}
-
-
-def sample(run: Run) -> Run:
-    """The run with one of its records, which says where it was measured."""
-    return thin(msgspec.structs.replace(run, records=tuple(r for r in run.records if r.outcome == "ok")[:1]))
 
 
 def more(topic: Topic) -> dict[str, Any]:

@@ -69,9 +69,9 @@ def number(value: float | int | str | None) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def spills(topic: Topic, where: str, run: Run) -> None:
-    """Spills of the default configs."""
-    own = [record for record in run.records if record.case.variant.startswith("cuda/")]
+def spills(topic: Topic, where: str, run: Run, family: str = "cuda") -> None:
+    """Spills of the default configs of a family; a figure that is absent is no zero."""
+    own = [record for record in run.records if record.case.variant.startswith(f"{family}/")]
     known = [r.number(metric) for r in own for metric in ("spill_store_bytes", "spill_load_bytes")]
     total = None if None in known else sum(value or 0 for value in known)
     topic.show(f"{where}: bytes spilled by default configs", total, "B", "==", 0)

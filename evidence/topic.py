@@ -104,7 +104,8 @@ class Topic:
 def measured(run: Run) -> dict[str, str]:
     """Where and with what: from the records themselves."""
     environments = [record.environment for record in run.records if record.environment.device]
-    found = environments[0] if environments else run.records[0].environment
+    known = [e for e in environments if e.driver] or environments  # a case that was refused saw no driver
+    found = known[0] if known else run.records[0].environment
     torch = next((e.torch for e in environments if e.torch), "")
     return {
         "gpu": found.device,
@@ -141,6 +142,11 @@ def _version(package: str) -> str:
 def of(run: Run, variant: str) -> Record:
     """The record of the variant with this name."""
     return next(record for record in run.records if record.case.variant.partition("/")[2] == variant)
+
+
+def sample(run: Run) -> Run:
+    """The run with one of its records, which says where it was measured."""
+    return thin(msgspec.structs.replace(run, records=tuple(r for r in run.records if r.outcome == "ok")[:1]))
 
 
 def outcomes(records: Iterable[Record]) -> dict[str, int]:

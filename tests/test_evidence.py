@@ -10,9 +10,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import msgspec
 import pytest
 
-from dgw.model import Measurement, Run
+from dgw.model import Environment, Measurement, Run
 from tests.reports.samples import full_record
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,7 +26,7 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleTyp
     module = importlib.import_module("parts")
     monkeypatch.setattr(module, "ROOT", tmp_path)
     yield module
-    for name in ("parts", "topic"):
+    for name in ("parts", "topic", "ladder"):
         sys.modules.pop(name, None)
 
 
@@ -139,3 +140,23 @@ def test_choices_are_told_apart_by_their_tunables_and_not_by_the_order_in_which_
     assert found[records[1].case.key] == "2 slots"
     assert found[records[2].case.key] == "3 slots"
     assert list(found) == [record.case.key for record in records]
+
+
+def test_a_run_was_measured_where_a_case_saw_the_driver_even_if_the_first_was_refused(parts: ModuleType) -> None:
+    seen = full_record()
+    refused = msgspec.structs.replace(seen, environment=Environment(device=seen.environment.device))
+    run = msgspec.structs.replace(RUN, records=(refused, seen))
+    assert seen.environment.driver
+    assert parts.measured(run)["driver"] == seen.environment.driver
+
+
+def test_spills_that_are_absent_are_no_zero(parts: ModuleType) -> None:
+    ladder = importlib.import_module("ladder")
+    both = [
+        Measurement(metric=f"spill_{way}_bytes", value=0, unit="B", collector="static") for way in ("store", "load")
+    ]
+    for known, holds in ((both, True), (both[:1], False)):
+        topic = parts.Topic("topic")
+        record = full_record(measurements=tuple(known))
+        ladder.spills(topic, "here", msgspec.structs.replace(RUN, records=(record,)), "cuda")
+        assert [row["holds"] for row in topic.shows] == [holds]
