@@ -10,7 +10,7 @@ import typer
 
 from dgw.commands import options
 from dgw.commands.console import colour, note, say, width
-from dgw.commands.exact import Compared, Deadline, Examination, Folder, Pick, Suite, examination, folder
+from dgw.commands.exact import Compared, Examination, Folder, Pick, examination, folder
 from dgw.errors import DgwError, Exit, UsageError, worst
 
 if TYPE_CHECKING:
@@ -54,26 +54,12 @@ def show(baselines: Folder = None, family: options.Family = "", json: options.As
 
 
 @app.command()
-def diff(
-    suite: Suite = "",
-    shape: options.Shapes = None,
-    variant: options.Variants = None,
-    family: options.Family = "",
-    dtype: options.Dtypes = None,
-    layout: options.Layouts = None,
-    config: options.Config = None,
-    kernels: options.Kernels = None,
-    kernel: options.Kernel = None,
-    device: options.Device = "",
-    baselines: Folder = None,
-    deadline: Deadline = 120.0,
-    json: options.AsJson = False,
-) -> None:
+@options.spread_of(Pick)
+def diff(pick: Pick, json: options.AsJson = False) -> None:
     """What `approve` would change; writes nothing. Leaves with 0 also where something is worse."""
     from dgw.reports import gate_terminal
     from dgw.workbench.gate.verdict import encode
 
-    pick = Pick(suite, shape, variant, family, dtype, layout, config, kernels, kernel, device, baselines, deadline)
     subject, compared = _examined(pick, "dgw baseline diff", every=False)
     found = _report(subject, compared)
     say(encode(found).decode() if json else gate_terminal.render(found, width(), colour()))
@@ -84,23 +70,8 @@ _RED = {"wrong": Exit.WRONG, "failed": Exit.FAULT}
 
 
 @app.command()
-def approve(
-    reason: Reason = "",
-    until: Until = "",
-    suite: Suite = "",
-    shape: options.Shapes = None,
-    variant: options.Variants = None,
-    family: options.Family = "",
-    dtype: options.Dtypes = None,
-    layout: options.Layouts = None,
-    config: options.Config = None,
-    kernels: options.Kernels = None,
-    kernel: options.Kernel = None,
-    device: options.Device = "",
-    baselines: Folder = None,
-    deadline: Deadline = 120.0,
-    json: options.AsJson = False,
-) -> None:
+@options.spread_of(Pick)
+def approve(reason: Reason = "", until: Until = "", *, pick: Pick, json: options.AsJson = False) -> None:
     """Take the facts of the code that is here as what later changes are compared with. Commit the files it writes.
 
     Nothing is written where a result is wrong, or a case crashes or does not compile.
@@ -108,7 +79,6 @@ def approve(
     from dgw.reports.json import render
 
     _demand(reason, until)
-    pick = Pick(suite, shape, variant, family, dtype, layout, config, kernels, kernel, device, baselines, deadline)
     subject, compared = _examined(pick, "dgw baseline approve", every=True)
     found = _report(subject, compared)
     _refuse(found.cases)

@@ -36,18 +36,18 @@ DEFAULT_SUITE = "ci"
 class Pick:
     """Which cases: the options that `gate --exact` and `baseline` share."""
 
-    suite: str = ""
+    suite: Suite = ""
     shape: options.Shapes = None
     variant: options.Variants = None
-    family: str = ""
+    family: options.Family = ""
     dtype: options.Dtypes = None
     layout: options.Layouts = None
     config: options.Config = None
-    kernels: Path | None = None
-    kernel: Path | None = None
-    device: str = ""
-    baselines: Path | None = None
-    deadline: float = 120.0
+    kernels: options.Kernels = None
+    kernel: options.Kernel = None
+    device: options.Device = ""
+    baselines: Folder = None
+    deadline: Deadline = 120.0
 
     @property
     def whole_suite(self) -> bool:

@@ -56,10 +56,12 @@ def calibrate_counters(pick: TimePick, as_json: bool) -> NoReturn:
     head = head_side(pick)
     with place(pick) as where, progress("calibrate") as bar:
         setup = compare(where, head, head, policy_of(pick), explained=False)
-        if setup.lane is None:
-            raise Missing(setup.no_lane or "counters were not asked for", "dgw doctor")
-        counts = counted_repeatedly(setup, counting.CALIBRATIONS, bar)
-        shutil.rmtree(setup.folder, ignore_errors=True)
+        try:
+            if setup.lane is None:
+                raise Missing(setup.no_lane or "counters were not asked for", "dgw doctor")
+            counts = counted_repeatedly(setup, counting.CALIBRATIONS, bar)
+        finally:
+            shutil.rmtree(setup.folder, ignore_errors=True)
         if not counts.cases:
             raise NotComparable(f"nothing was counted: {counts.absent}", "dgw doctor")
         driver = where.where.environment.driver if where.where.environment else ""

@@ -16,10 +16,11 @@ import msgspec
 
 from dgw import __version__
 from dgw.commands import options
+from dgw.commands.gate_explain import sentences
 from dgw.commands.gate_sides import PACKAGE, base_side, head_side
 from dgw.commands.options import Ask, Engine, split
 from dgw.errors import Missing, UsageError
-from dgw.model import Problem, Variant
+from dgw.model import Variant
 
 if TYPE_CHECKING:
     from dgw.commands.session import Machine
@@ -182,7 +183,7 @@ def _comparisons(where: Place) -> list[Comparison]:
         request.cases(problem, wanted, configs)  # raises for a tunable that nobody has
     bases = _base_variants(where.pick, wanted)
     pairs = [(variant.id, bases.get(variant.id, variant.id)) for variant in wanted]
-    return comparisons(where.where.device, problems, pairs, configs, _label)
+    return comparisons(where.where.device, problems, pairs, configs)
 
 
 def _base_variants(pick: TimePick, wanted: Sequence[Variant]) -> dict[str, str]:
@@ -195,12 +196,6 @@ def _base_variants(pick: TimePick, wanted: Sequence[Variant]) -> dict[str, str]:
     (path,) = extra_paths(pick.base_kernel)
     own = [v for v in load((path,)).values() if v.declaration.with_suffix("") == path.with_suffix("")]
     return {variant.id: own[0].id for variant in wanted} if own else {}
-
-
-def _label(variant: str, problem: Problem, asked: dict[str, int | str]) -> str:
-    from dgw.workbench.gate.facts import label_of
-
-    return label_of(variant, problem, asked)
 
 
 def _counting(where: Place, explained: bool) -> tuple[Any, str, Calibration | None]:
@@ -266,7 +261,7 @@ def run_one(
     if why := shared_gpu(where.variables.get("CUDA_VISIBLE_DEVICES", ""), 0.0 if pick.allow_shared else GRACE_S):
         measured.notes.append(f"the GPU was shared when the gate ended: {why}")
     heading = Heading(name, created, ("dgw", *arguments), __version__, setup.base.about, setup.head.about, suite)
-    explain = _explain if pick.explain else None
+    explain = sentences if pick.explain else None
     made = report(heading, measured, setup.policy, setup.calibration, explain, _shown)
     made = msgspec.structs.replace(
         made, seconds=time.monotonic() - began, on_inconclusive=pick.on_inconclusive, on_missing=pick.on_missing
@@ -308,12 +303,6 @@ def tally(where: Place) -> SelfTest | None:
         runs=len(rows), false_fails=failed, inconclusive=sum(row.code == Exit.INCONCLUSIVE for row in rows),
         upper_bound=upper_bound(failed, len(rows)),
     )  # fmt: skip
-
-
-def _explain(base: Any, head: Any) -> tuple[str, ...]:
-    from dgw.commands.gate_explain import sentences
-
-    return sentences(base, head)
 
 
 def _shown(source: str) -> str:

@@ -79,11 +79,7 @@ class _Sweeping:
 
     def keep(self, record: Record) -> None:
         """Keep a record and those of the cases that execute the same."""
-        from dgw.workbench.sweep.compiling import twin_record
-
-        key = record.case.key
-        others = [twin_record(record, self.prepared[twin].record) for twin in self.twins.get(key, ())]
-        for one in (record, *others):
+        for one in (record, *self._twins_of(record)):
             self.session.finished[one.case.key] = one
             if self.store is not None:
                 self.store.put(self.session.id, one)

@@ -334,12 +334,12 @@ class Worker:
 
 def take_turns(worker: Worker, job_file: Path) -> None:
     """Answer requests until there are no more. Raises ContextLost."""
-    from dgw.workbench.turns import TurnServer, folder_of
+    from dgw.workbench.turns import TurnServer
 
     server = TurnServer(
         worker.gpu, worker.sensors, worker.variants, worker.job, worker.kernels, worker.inputs, worker.say, outcome_of
     )
-    server.serve(folder_of(job_file))
+    server.serve(job_file.absolute().parent)
     if server.lost:
         raise ContextLost
 

@@ -36,6 +36,13 @@ class Prepared:
         """Whether there is something to run."""
         return self.record.outcome == "ok"
 
+    @property
+    def identity(self) -> str:
+        """The hash of what is executed; empty where nothing runs, and for foreign code, which has none."""
+        if self.plan is None or not self.runnable:
+            return ""
+        return identity(self.plan, [self.builds[launch.source].code_hash for launch in self.plan.launches])
+
 
 def prepare(
     case: Case, variant: Variant, device: Device, cache: CompileCache | Recent | None = None, mix: bool = False
@@ -111,6 +118,14 @@ def refusal(case: Case, variant: Variant, device: Device) -> str:
     if missing:
         return f"{variant.id} needs the Python package {' and '.join(missing)}, which is not installed"
     return variant.refuses(case.problem, case.config, device) or ""
+
+
+def identity(plan: Plan, code: Sequence[str]) -> str:
+    """A hash of everything that a case executes: the code of each launch, sizes, arguments, fills, workspaces."""
+    steps = [msgspec.to_builtins(step) for step in plan.steps]
+    for step in steps:
+        step.pop("source", None)
+    return digest([list(code), steps, plan.workspaces])
 
 
 def resume_key(case: Case, code: Sequence[str], plan: Plan | None, device: Device, environment: Environment) -> str:

@@ -6,7 +6,6 @@ Requests are JSON lines on the FIFO `requests` in the folder of the job file, an
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -174,8 +173,3 @@ class TurnServer:
             check = self.arena.check(one.competitor.roundings)
         one.competitor.release()
         return check
-
-
-def folder_of(job_file: Path) -> Path:
-    """Where the FIFO of requests lies."""
-    return Path(os.path.dirname(os.path.abspath(job_file)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -117,7 +116,7 @@ def _profile(
     deadline_s: float,
 ) -> tuple[str, int | None]:
     scratch = report.parent / "scratch"
-    environment = lane.environment({**os.environ, **side.environment, **variables}, scratch)
+    environment = lane.environment(side.variables(variables), scratch)
     child = Child(side.child_argv, job, report.with_suffix(""), lane.command(report), environment)
     try:
         for message in child.messages(deadline_s * _PATIENCE, deadline_s * _PATIENCE * 2):

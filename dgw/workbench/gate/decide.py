@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -201,10 +201,8 @@ def _dropped(rounds: CaseRounds) -> tuple[str, ...]:
 
 
 def _as(judged: Judged, status: Status, why: str, needed: int | None = None) -> Judged:
-    return Judged(
-        status, (why, *judged.reasons), judged.ratio, judged.mde, judged.p, judged.p_adjusted, judged.stage,
-        judged.pairs, needed if needed is not None else judged.pairs_needed, judged.rounds,
-    )  # fmt: skip
+    needed = judged.pairs_needed if needed is None else needed
+    return replace(judged, status=status, reasons=(why, *judged.reasons), pairs_needed=needed)
 
 
 def _doubtful(judged: Judged, fault: str) -> Judged:

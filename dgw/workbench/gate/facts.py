@@ -7,7 +7,7 @@ launch; `count` disassembles, runs the kernel in the emulator, and checks its re
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -68,7 +68,7 @@ class Facts(Noun, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         """16 hex digits that name the case whatever its code, its version and its chosen config are."""
-        return digest([self.device, self.problem, self.variant, self.asked])[:16]
+        return key_of(self.device, self.problem, self.variant, self.asked)
 
     @property
     def label(self) -> str:
@@ -78,7 +78,7 @@ class Facts(Noun, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Known:
-    """A case and as much of it as is known. `facts` is None where it was refused or failed, for `reason`.
+    """A case and as much of it as is known. `facts` has no code where it was refused or failed, for `reason`.
 
     `toolchain` is the compiler's name as a folder, `compiler` its whole identity, `source` the file of the kernel;
     `lines` says where each figure of the emulator has its largest share (`FILE:N`).
@@ -94,6 +94,11 @@ class Known:
     source: Path | None = None
     lines: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     prepared: Prepared | None = None
+
+
+def key_of(device: str, problem: Problem, variant: str, asked: Config) -> str:
+    """16 hex digits that name a case of a gate, whatever code, version and chosen config it has."""
+    return digest([device, problem, variant, asked])[:16]
 
 
 def label_of(variant: str, problem: Problem, asked: Config) -> str:
@@ -174,10 +179,7 @@ def count(known: Known, device: Device, cache: CompileCache, seconds: float = DE
             outcome, reason = "wrong", found.check.detail
     absent = {key: why for key, why in absent.items() if key not in figures}
     facts = msgspec.structs.replace(facts, figures=_whole(figures), absent=absent, protocol=PROTOCOL)
-    return Known(
-        known.case, known.variant, outcome, reason, known.toolchain, known.compiler, facts, known.source, lines,
-        known.prepared,
-    )  # fmt: skip
+    return replace(known, outcome=outcome, reason=reason, facts=facts, lines=lines)
 
 
 def toolchain_of(plan: Plan | None) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from dgw.workbench.gate import counting
 from dgw.workbench.gate.checking import check
 from dgw.workbench.gate.counting import Calibration, Counts
 from dgw.workbench.gate.decide import look
+from dgw.workbench.gate.facts import key_of, label_of
 from dgw.workbench.gate.pairs import Fault, Lab, Pair, PairCase
 from dgw.workbench.gate.policy import GATE_PROTOCOL, GatePolicy
 from dgw.workbench.gate.rounds import PairRounds, Stage
@@ -365,16 +366,13 @@ def _classified(found: Found) -> Found:
 
 
 def comparisons(
-    device: Device, problems: Iterable[Problem], variants: Sequence[tuple[str, str]], asked: Sequence[Config],
-    label: Callable[[str, Problem, Config], str],
-) -> list[Comparison]:  # fmt: skip
+    device: Device, problems: Iterable[Problem], variants: Sequence[tuple[str, str]], asked: Sequence[Config]
+) -> list[Comparison]:
     """Every problem with every variant (head's id, base's id) and every config asked for."""
-    from dgw.workbench.gate.sides import comparison_key
-
     found = {}
     for problem in problems:
         for head, base in variants:
             for config in asked:
-                key = comparison_key(device.name, problem, head, config)
-                found[key] = Comparison(key, label(head, problem, config), problem, head, base, config)
+                key = key_of(device.name, problem, head, config)
+                found[key] = Comparison(key, label_of(head, problem, config), problem, head, base, config)
     return list(found.values())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dgw.model import Measurement, Record
+from dgw.model import Measurement, Record, digest
 from dgw.workbench.gate.counting import Calibration, Explain, changes
 from dgw.workbench.gate.decide import Judged, Judgement, judge
 from dgw.workbench.gate.measure import SENTINEL, Found, Measured
@@ -91,8 +91,6 @@ class _Build:
 
     def code(self, side: str) -> str:
         """A hash of all machine code of a side."""
-        from dgw.model import digest
-
         entries = [one.base if side == "base" else one.head for one in self.measured.found.values()]
         return digest([[entry.key, entry.identity] for entry in entries])[:16]
 
@@ -129,7 +127,7 @@ class _Build:
         return judged.status, judged.reasons
 
     def _changes(self, key: str, found: Found) -> tuple[Change, ...]:
-        if found.identical or found.status not in (None,):
+        if found.identical or found.status is not None:
             return ()
         base, head = (self._measurements(key, found, side) for side in ("base", "head"))
         return changes(base, head, self.calibration)

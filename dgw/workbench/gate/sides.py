@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from dgw.errors import ChildFault, DgwError, UsageError
-from dgw.model import Case, Config, Device, Measurement, Noun, Outcome, Plan, Problem, Record, Variant, digest
+from dgw.model import Case, Config, Device, Measurement, Noun, Outcome, Plan, Problem, Record, Variant
 from dgw.toolchain.cache import CompileCache
 from dgw.workbench.gate.verdict import Side
 from dgw.workbench.prepare import Prepared, prepare, warm_cache
@@ -167,23 +167,9 @@ def _entry(key: str, found: Prepared, variant: Variant, folder: Path) -> Entry:
         if not path.exists():
             path.write_bytes(built.cubin)
         cubins.append(str(path))
-    code = [found.builds[launch.source].code_hash for launch in plan.launches]
     return Entry(
-        key=key, record=record, plan=plan, cubins=tuple(cubins), identity=identity(plan, code), source=source
+        key=key, record=record, plan=plan, cubins=tuple(cubins), identity=found.identity, source=source
     )  # fmt: skip
-
-
-def identity(plan: Plan, code: Sequence[str]) -> str:
-    """A hash of everything that a case executes: the code of each launch, sizes, arguments, fills, workspaces."""
-    steps = [msgspec.to_builtins(step) for step in plan.steps]
-    for step in steps:
-        step.pop("source", None)
-    return digest([list(code), steps, plan.workspaces])
-
-
-def comparison_key(device: str, problem: Problem, variant: str, asked: Config) -> str:
-    """16 hex digits that name a comparison, whatever code, version and chosen config the sides have."""
-    return digest([device, problem, variant, asked])[:16]
 
 
 def both(base: SideSetup, head: SideSetup, jobs: Mapping[str, SideJob], folder: Path) -> dict[str, dict[str, Entry]]:

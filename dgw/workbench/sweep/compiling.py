@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from dgw.model import Case, Device, Record, Variant, digest
+from dgw.model import Case, Device, Problem, Record, Variant
 from dgw.toolchain.cache import CompileCache
 from dgw.workbench.prepare import Prepared, prepare, warm_cache
 
@@ -33,28 +33,14 @@ def prepare_all(
         return {case.key: one for case, one in zip(cases, found, strict=True)}
 
 
-def code_of(prepared: Prepared) -> str:
-    """What is executed for a case: problem, code sections, and launches as the driver sees them. Empty: unknown."""
-    plan = prepared.plan
-    if plan is None or not prepared.runnable:
-        return ""
-    launches = [
-        [prepared.builds[step.source].code_hash, step.entry, step.grid, step.block, step.cluster, step.shared_bytes,
-         step.arguments]
-        for step in plan.launches
-    ]  # fmt: skip
-    others = [step for step in plan.steps if step not in plan.launches]
-    return digest([prepared.record.case.problem, launches, others, plan.workspaces])
-
-
 def twins(prepared: Mapping[str, Prepared]) -> dict[str, str]:
     """The cases that execute exactly what an earlier one does: key -> key of that one."""
-    first: dict[str, str] = {}
+    first: dict[tuple[Problem, str], str] = {}
     found: dict[str, str] = {}
     for key, one in prepared.items():
-        code = code_of(one)
-        if code and first.setdefault(code, key) != key:
-            found[key] = first[code]
+        executed = one.record.case.problem, one.identity
+        if one.identity and first.setdefault(executed, key) != key:
+            found[key] = first[executed]
     return found
 
 

@@ -12,8 +12,9 @@ import dgw.kernels
 from dgw.errors import ChildFault
 from dgw.model import Launch, Plan, Scalar, Source, gemm
 from dgw.toolchain.devices import device
-from dgw.workbench.gate.sides import Entry, SideJob, SideSetup, Wanted, ask, identity
+from dgw.workbench.gate.sides import Entry, SideJob, SideSetup, Wanted, ask
 from dgw.workbench.gate.verdict import Side
+from dgw.workbench.prepare import identity
 
 H200 = device("h200")
 PROBLEM = gemm(64, 64, 64)
