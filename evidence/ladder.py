@@ -130,7 +130,7 @@ def fused(topic: Topic, shape: str, bar: float) -> dict[str, Any]:
     own = at(run, shape, "cuda/fused-epilogue")
     topic.show(f"{what}, elements of D that were compared", own.check.compared if own.check else 0, "", ">", 0)
     ratio(topic, f"{what} against the unfused sequence", own.get("ratio_to_unfused"), bar)
-    topic.show(f"{what} against torch.compile", own.number("ratio_to_torch-compile"), "ratio", ">", 0.0)
+    topic.show(f"{what} against torch.compile (aim)", own.number("ratio_to_torch-compile"), "ratio", ">=", 1.0)
     mine = own.number("dram_bytes")
     for other, name in (("baselines/unfused", "the unfused sequence"), ("baselines/torch-compile", "torch.compile")):
         theirs = at(run, shape, other).number("dram_bytes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -87,14 +88,21 @@ def ladders(run: Run, variants: Mapping[str, Variant]) -> list[list[Record]]:
 
 
 def of_run(run: Run, variants: Mapping[str, Variant]) -> tuple[Finding, ...]:
-    """The ladder and the claims of every problem, in order; the ladder only of cases that were timed."""
+    """The ladder and the claims of every problem, in order; the ladder only of cases that were timed.
+
+    A rung is a stage with one config: what stands there with several, as in a sweep, is no ladder.
+    """
     from dgw.recipes import claims, ladder
     from dgw.recipes.diagnosis import of
     from dgw.recipes.retyping import kernel_options, with_kernels
 
     declared = {variant.id: variant.claims for variant in variants.values()}
     found: list[Finding] = []
-    for records in ladders(run, variants):
+    for every in ladders(run, variants):
+        configs = Counter(record.case.variant for record in every)
+        records = [record for record in every if configs[record.case.variant] == 1]
+        if not records:
+            continue
         rates = [rate for r in records if (rate := r.number("mma_sync_rate")) is not None]
         device = of(records[0])
         if any(r.number("time_cold") or r.number("time_hot") for r in records):

@@ -151,11 +151,11 @@ def tolerance(
 def relative_limit(problem: Problem, splits: int = 1, partials: str = "f32", roundings: int = 0) -> float:
     """Limit on ||d - ref|| / ||ref|| over many elements of zero-mean data; Inf where there is none.
 
-    3.0e-4 f16, 2.4e-3 bf16, 3.8e-2 e4m3 and, for f32, 1e-7 + 2e-6 sqrt(K/4096): tensor cores stay below 0.4e-6, but one
-    running sum of K rounded FMAs is at 1.1e-6. For tf32 twice that growth, and at least K/8 times 2^-25: its mma cuts
-    the sum off after every 8 products, always towards zero, so that the loss grows with K and not with its root
-    (measured on an H200: 6.5e-7 at K=257, 9.6e-6 at K=4096). In quadrature: e4m3 accumulation 6e-4, or 4e-5 sqrt(K)
-    when not promoted; f16 accumulation and 16-bit partial sums their own rounding; the activation's evaluation.
+    3.0e-4 f16, 2.4e-3 bf16, 3.8e-2 e4m3 and, for f32, 1e-7 + 2e-6 sqrt(K/4096): tensor cores stay below 0.4e-6, but
+    one running sum of K rounded FMAs is at 1.1e-6. For tf32 twice that growth, and at least K/8 times 2^-25: its mma
+    cuts the sum off after every 8 products, always towards zero, so that the loss grows with K and not with its root.
+    In quadrature: e4m3 accumulation 6e-4, or 4e-5 sqrt(K) when not promoted; f16 accumulation and 16-bit partial sums
+    their own rounding; the activation's evaluation.
     """
     kind = problem.d.dtype
     if problem.data not in _ZERO_MEAN or kind not in _ROUNDING_LIMIT or problem.epilogue.quantise != "none":
