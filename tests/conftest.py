@@ -1,11 +1,18 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from dgw.toolchain.cache import CompileCache
+
+
+def pytest_configure() -> None:
+    """A shell starts what it puts into the background with Ctrl-C ignored; tests that send it need it to be heard."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
