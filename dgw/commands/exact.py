@@ -208,13 +208,3 @@ def folder(given: Path | None) -> Baselines:
     here = Path.cwd()
     found = next((one / FOLDER for one in (here, *here.parents) if (one / FOLDER).is_dir()), here / FOLDER)
     return Baselines(found)
-
-
-def relative(source: Path | None, baselines: Baselines) -> str:
-    """A kernel's file as the repository calls it; empty where it is in none of the folders that are known."""
-    if source is None:
-        return ""
-    roots = (baselines.folder.parent.parent, Path.cwd(), Path(__file__).parents[2])
-    path = source.resolve()
-    root = next((root.resolve() for root in roots if path.is_relative_to(root.resolve())), None)
-    return path.relative_to(root).as_posix() if root is not None else ""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from dgw.commands.exact import Compared, Examination, Pick, examination, relative
-from dgw.errors import NotComparable
-from dgw.model import Device
+from dgw.commands.exact import Compared, Examination, Pick, examination
+from dgw.commands.gate_explain import sentences
+from dgw.commands.gate_sides import PACKAGE, shown
 
 if TYPE_CHECKING:
     from dgw.workbench.gate.verdict import GateCase, GateReport
@@ -84,28 +85,18 @@ def report(
 
 def _judged(one: Compared, subject: Examination, explain: bool) -> GateCase:
     from dgw.workbench.gate.exact import judge
+    from dgw.workbench.gate.facts import record_of
 
     found = judge(one.base, one.known, subject.floors, one.missing)
     if one.until and found.status in ("identical", "unchanged", "improved"):
         reason = f"its approval ended on {one.until}"
         found = msgspec.structs.replace(found, status="not-comparable", reasons=(reason, *found.reasons))
-    if explain and found.status == "regressed":
-        found = msgspec.structs.replace(found, explanation=_explanation(one, subject.device))
-    return msgspec.structs.replace(found, source=relative(one.known.source, subject.baselines))
-
-
-def _explanation(one: Compared, device: Device) -> tuple[str, ...]:
-    """What the recipes say of the difference; empty where they cannot tell, as of a case that is refused now."""
-    from dgw.recipes.explain import explain
-    from dgw.workbench.gate.facts import record_of
-
-    if one.base is None or one.known.outcome != "ok":
-        return ()
-    try:
-        found = explain(record_of(one.base), record_of(one.known.facts), device)
-    except NotComparable:
-        return ()
-    return found.sentences if found.difference else ()
+    if explain and found.status == "regressed" and one.base is not None and one.known.outcome == "ok":
+        told = sentences(record_of(one.base), record_of(one.known.facts), subject.device, bounds=True)
+        found = msgspec.structs.replace(found, explanation=told)
+    roots = (subject.baselines.folder.parent.parent, Path.cwd(), PACKAGE)
+    source = shown(one.known.source, roots) if one.known.source is not None else ""
+    return msgspec.structs.replace(found, source=source)
 
 
 def _gone(subject: Examination, seen: set[str], toolchains: set[str]) -> list[GateCase]:

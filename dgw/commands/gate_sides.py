@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +39,13 @@ def head_commit(own: Path | None) -> str:
     from dgw.workbench.gate.trees import project, working_tree
 
     return working_tree(project(Path.cwd(), PACKAGE, own)).about.commit
+
+
+def shown(source: Path, roots: Sequence[Path]) -> str:
+    """A kernel's file as the first of the folders that holds it calls it; only its name where it lies elsewhere."""
+    path = source.resolve()
+    root = next((root.resolve() for root in roots if path.is_relative_to(root.resolve())), None)
+    return path.relative_to(root).as_posix() if root is not None else path.name
 
 
 def _program(python: str) -> list[str]:

@@ -17,7 +17,7 @@ import msgspec
 from dgw import __version__
 from dgw.commands import options
 from dgw.commands.gate_explain import sentences
-from dgw.commands.gate_sides import PACKAGE, base_side, head_side
+from dgw.commands.gate_sides import PACKAGE, base_side, head_side, shown
 from dgw.commands.options import Ask, Engine, split
 from dgw.errors import Missing, UsageError
 from dgw.model import Variant
@@ -249,6 +249,7 @@ def run_one(
     from dgw.commands.session import stamp
     from dgw.workbench.gate.measure import measure
     from dgw.workbench.gate.reporting import Heading, report
+    from dgw.workbench.gate.trees import repository
 
     began = time.monotonic()
     name, created = stamp()
@@ -262,7 +263,10 @@ def run_one(
         measured.notes.append(f"the GPU was shared when the gate ended: {why}")
     heading = Heading(name, created, ("dgw", *arguments), __version__, setup.base.about, setup.head.about, suite)
     explain = sentences if pick.explain else None
-    made = report(heading, measured, setup.policy, setup.calibration, explain, _shown)
+    roots = (repository(Path.cwd()) or Path.cwd(), Path.cwd(), PACKAGE)
+    made = report(
+        heading, measured, setup.policy, setup.calibration, explain, lambda source: shown(Path(source), roots)
+    )  # fmt: skip
     made = msgspec.structs.replace(
         made, seconds=time.monotonic() - began, on_inconclusive=pick.on_inconclusive, on_missing=pick.on_missing
     )  # fmt: skip
@@ -303,16 +307,6 @@ def tally(where: Place) -> SelfTest | None:
         runs=len(rows), false_fails=failed, inconclusive=sum(row.code == Exit.INCONCLUSIVE for row in rows),
         upper_bound=upper_bound(failed, len(rows)),
     )  # fmt: skip
-
-
-def _shown(source: str) -> str:
-    """A kernel's file as the repository calls it; only its name where it lies elsewhere."""
-    from dgw.workbench.gate.trees import repository
-
-    path = Path(source).resolve()
-    roots = [root.resolve() for root in (repository(Path.cwd()), Path.cwd(), PACKAGE) if root is not None]
-    root = next((root for root in roots if path.is_relative_to(root)), None)
-    return path.relative_to(root).as_posix() if root is not None else path.name
 
 
 def policy_of(pick: TimePick) -> GatePolicy:

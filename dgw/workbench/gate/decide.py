@@ -125,11 +125,9 @@ def _confirmed(
     rounds: CaseRounds, test: Test, adjusted: float, family: int, policy: GatePolicy, up: bool = True
 ) -> Judged:
     """A case with fresh pairs: decided on these alone."""
-    mean = float(test.mean)
-    size = mean if up else -mean
     status: Status = "inconclusive"
     after = f"p {adjusted:.2g} after Holm over {family} flagged, {test.pairs} fresh pairs"
-    if adjusted <= policy.alpha and size >= policy.floor:
+    if bool(statistics.rejected(test, adjusted, policy, up)):
         status, why = ("regressed" if up else "improved"), f"{effect(test)}; {after}"
     elif bool(statistics.certified(test, policy)):
         status, why = "unchanged", f"looked different in the screen, fresh pairs say {effect(test)}; {after}"
@@ -243,7 +241,7 @@ def geometric_mean(pairs: Sequence[PairRounds], keys: Sequence[str], policy: Gat
     status: Literal["unchanged", "improved", "regressed", "inconclusive"] = "unchanged"
     if bool(statistics.mean_rejected(test, policy)):
         status = "regressed"
-    elif float(test.faster) <= policy.alpha and float(test.mean) <= -policy.mean_floor:
+    elif bool(statistics.mean_rejected(test, policy, up=False)):
         status = "improved"
     elif float(test.bound(policy.certainty)) >= policy.floor:
         status = "inconclusive"

@@ -100,7 +100,7 @@ class Pair:
     _starts: int = 0
     _warm: bool = False
 
-    def run(self, cases: Sequence[PairCase], seed: int, progress: Callable[[str], None] = lambda text: None) -> None:
+    def run(self, cases: Sequence[PairCase], seed: int) -> None:
         """Measure all cases in an order drawn from `seed`. A case that fails costs itself only.
 
         Raises Missing without a GPU, NotComparable when the sides see different ones, ChildFault when a side does not
@@ -114,7 +114,6 @@ class Pair:
                 if not self._children:
                     self._start()
                 case = waiting.pop(0)
-                progress(case.key)
                 try:
                     self.rounds[case.key] = self._measure(case, draw)
                 except _Stopped as stopped:

@@ -46,11 +46,6 @@ class GatePolicy(Noun, frozen=True, kw_only=True):
         """A case whose minimum detectable effect is above this is inconclusive."""
         return 2 * self.floor
 
-    @property
-    def turns(self) -> int:
-        """Turns of one side of one case in the screen."""
-        return self.screen_pairs * self.rounds
-
 
 PLANS = {
     "default": GatePolicy(),

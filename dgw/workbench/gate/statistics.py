@@ -96,12 +96,12 @@ def holm(p: Any, tested: Any = None) -> Floats:
 
 def flagged(test: Test, policy: GatePolicy) -> Bools:
     """Whether the screen calls for a confirmation: head looks slower by at least half the floor."""
-    return np.asarray((test.slower <= policy.flag_p) & (test.mean >= policy.floor / 2))
+    return _beyond(test.slower, test.mean, policy.flag_p, policy.floor / 2)
 
 
 def looks_faster(test: Test, policy: GatePolicy) -> Bools:
     """The same for an improvement."""
-    return np.asarray((test.faster <= policy.flag_p) & (test.mean <= -policy.floor / 2))
+    return _beyond(test.faster, -test.mean, policy.flag_p, policy.floor / 2)
 
 
 def certified(test: Test, policy: GatePolicy) -> Bools:
@@ -109,14 +109,22 @@ def certified(test: Test, policy: GatePolicy) -> Bools:
     return np.asarray(test.bound(policy.certainty) < policy.floor)
 
 
-def rejected(test: Test, adjusted: Any, policy: GatePolicy) -> Bools:
-    """Whether the confirmation says REGRESSED: significant over the family, and at least the floor."""
-    return np.asarray((np.asarray(adjusted) <= policy.alpha) & (test.mean >= policy.floor))
+def rejected(test: Test, adjusted: Any, policy: GatePolicy, up: bool = True) -> Bools:
+    """Whether the confirmation says REGRESSED: significant over the family, and at least the floor.
+
+    With `up` False whether it says IMPROVED: the same the other way.
+    """
+    return _beyond(adjusted, test.mean if up else -test.mean, policy.alpha, policy.floor)
 
 
-def mean_rejected(test: Test, policy: GatePolicy) -> Bools:
-    """Whether the geometric mean is slower: its own alpha, its own floor."""
-    return np.asarray((test.slower <= policy.alpha) & (test.mean >= policy.mean_floor))
+def mean_rejected(test: Test, policy: GatePolicy, up: bool = True) -> Bools:
+    """Whether the geometric mean is slower (or faster, with `up` False): its own alpha, its own floor."""
+    p, mean = (test.slower, test.mean) if up else (test.faster, -test.mean)
+    return _beyond(p, mean, policy.alpha, policy.mean_floor)
+
+
+def _beyond(p: Any, mean: Floats, alpha: float, floor: float) -> Bools:
+    return np.asarray((np.asarray(p) <= alpha) & (mean >= floor))
 
 
 @lru_cache(maxsize=4096)

@@ -73,7 +73,7 @@ def gates(rng: Any, noise: Noise, effect: Floats, policy: GatePolicy) -> Outcome
     adjusted = statistics.holm(p, flagged)
     regressed = flagged & statistics.rejected(Test(mean, mean, test.pairs, p, p), adjusted, policy)
     overall = statistics.t_test(first.mean(axis=-2))
-    rounds = policy.turns + float(flagged.mean()) * policy.confirm_pairs * policy.rounds
+    rounds = (policy.screen_pairs + float(flagged.mean()) * policy.confirm_pairs) * policy.rounds
     return Outcome(regressed, statistics.mean_rejected(overall, policy), rounds)
 
 

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,16 +89,20 @@ def test_a_side_that_does_not_start_is_a_fault_in_its_own_words(make: Make) -> N
         make(head="does-not-start").run(cases("a"), seed=1)
 
 
-def test_ctrl_c_leaves_what_was_measured_and_no_process(make: Make, tmp_path: Path) -> None:
-    pair, seen = make(), list[str]()
+def test_ctrl_c_leaves_what_was_measured_and_no_process(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair, seen, measure = make(), list[str](), Pair._measure
 
-    def progress(key: str) -> None:
-        seen.append(key)
+    def interrupted(self: Pair, case: PairCase, draw: Any) -> Any:
+        seen.append(case.key)
         if len(seen) == 2:
             raise KeyboardInterrupt
+        return measure(self, case, draw)
 
+    monkeypatch.setattr(Pair, "_measure", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        pair.run(cases("a", "b"), seed=1, progress=progress)
+        pair.run(cases("a", "b"), seed=1)
     assert list(pair.rounds) == seen[:1]
     assert all(not os.path.exists(f"/proc/{line[-1]}") for line in journal(tmp_path))
 
