@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dgw.reports.terminal import Paint, listing
 from dgw.reports.units import show
@@ -27,17 +27,10 @@ def _file(file: BaselineFile, width: int, colour: bool) -> str:
         figures = approved.facts.figures
         styles = ("count", "bytes", "percent", "count")
         cells = [show(figures.get(key), style) for key, style in zip(COLUMNS, styles, strict=True)]
-        known = any(key in figures for key in CONFLICTS)
-        conflicts = show(sum(figures.get(key, 0) for key in CONFLICTS) if known else None, "count")
-        spilled = show(sum(figures.get(key, 0) for key in SPILLS), "bytes")
-        rows.append([approved.facts.device, *cells, conflicts, spilled, approved.facts.label])
+        sums = [show(_sum(figures, CONFLICTS), "count"), show(_sum(figures, SPILLS), "bytes")]
+        rows.append([approved.facts.device, *cells, *sums, approved.facts.label])
     entries = [
-        (
-            str(number),
-            entry.approved,
-            str(len(entry.changes)),
-            entry.reason + (f" (until {entry.until})" if entry.until else ""),
-        )
+        (str(number), entry.approved, str(len(entry.changes)), _reason(entry))
         for number, entry in enumerate(file.history)
     ]
     return "\n\n".join(
@@ -47,6 +40,11 @@ def _file(file: BaselineFile, width: int, colour: bool) -> str:
             listing(("nr", "approved", "cases", "reason"), entries, width, colour),
         ]
     )
+
+
+def _sum(figures: Mapping[str, float], keys: Sequence[str]) -> float | None:
+    """Of figures of one kind; None where one of them is unknown."""
+    return sum(figures[key] for key in keys) if all(key in figures for key in keys) else None
 
 
 def _reason(entry: Approval) -> str:
