@@ -7,8 +7,11 @@ from dgw.recipes.facts import Facts
 from dgw.recipes.recipe import Recipe, found
 from dgw.recipes.tiling import barriers, loop
 
-MEETING = 30.0
-"""Cycles that all warps of a block take at least to meet: a barrier with nobody late costs about 20 to 40."""
+MEETING = 22.0
+"""Cycles that all warps of a block take to meet when nobody is late. From a planted pair on an H200
+(tests/data/bottlenecks.json.gz): the cycles of `many-barriers` beyond those of `tensor`, over the barriers that it has
+more. Where stalls were measured it plays no part."""
+PRICE = f"an estimate, {MEETING:g} for each barrier as between two kernels on an H200"
 A_TILE = 2.5
 """Barriers a k tile that a loop can need: one when the tile is complete, one when it is free."""
 
@@ -32,6 +35,11 @@ def judge(facts: Facts) -> Finding | None:
         Evidence(metric="barriers a warp", value=each),
         Evidence(metric="barriers a k tile", value=a_tile, threshold=A_TILE, why="one to fill it, one to free it"),
         facts.evidence("stall_barrier"),
+        *(
+            ()
+            if facts.measured
+            else (Evidence(metric="cycles to meet", value=meeting, threshold=facts.cycles, why=PRICE),)
+        ),
     )
     often = f", {a_tile:.0f} for each k tile" if a_tile is not None else ""
     verdict = (

@@ -8,12 +8,20 @@ from dgw.recipes.recipe import Recipe, found
 from dgw.recipes.wrong_path_for_m1 import FEW
 
 AN_ELEMENT = 48.0
-"""Instructions of a thread for each element of D that an epilogue may take: scale, exchange, bias, activation,
-round."""
+"""Instructions of a thread for each element of D that an epilogue may take (scale, exchange, bias, activation, round):
+a bar between what was counted on an H200 (tests/data/bottlenecks.json.gz), at most 23 where the epilogue is no defect,
+and 805 where one is planted."""
 FMA_LOOP = 1.6
-"""Instructions for each multiply-add of a warp, the widening of narrow operands included."""
+"""Instructions for each multiply-add of a warp, the widening of narrow operands included: a round figure above the 1.15
+to 1.36 counted there for whole kernels with tiles."""
 A_LOAD = 12.0
-"""Instructions around a copy or a load of fragments: its address, its predicate, its place."""
+"""Instructions around a copy or a load of fragments (its address, its predicate, its place): the most counted there, of
+`tensor` at k = 256, where all that is no product is shared out among its loads."""
+SLOTS = 1.5
+"""Issue slots that pass for each instruction of an epilogue, an assumption on the careful side: `slow-gelu` against the
+product of `passes`, of the same records, gives 2.8, but is the only pair that tells."""
+
+PRICE = f"cycles; an instruction is assumed to take {SLOTS:g} slots"
 
 
 def applies(facts: Facts) -> bool:
@@ -21,26 +29,32 @@ def applies(facts: Facts) -> bool:
     return facts.problem.known and facts.launches <= 2 and min(facts.problem.m, facts.problem.n) > FEW
 
 
-def judge(facts: Facts) -> Finding | None:
-    """Instructions that neither multiply nor bring operands, for each element of D. They cost their share of the issue
-    slots: a block that finishes its tile multiplies nothing meanwhile."""
+def beside(facts: Facts) -> tuple[float, float, float]:
+    """Warp instructions that neither multiply nor bring operands, the same of a thread for each element of D, and the
+    warp instructions that do multiply and bring."""
     executed, problem = facts.number("issued") or facts.number("inst_executed") or 0.0, facts.problem
     brought = facts.total("global_requests_ld", "ldsm_inst", "smem_requests_ld", "smem_requests_st")
     local = facts.local_sectors / 4
     products = facts.total("tensor_inst") if facts.uses_tensor_cores else FMA_LOOP * problem.flops / 64
     loop = products + A_LOAD * (brought + local)
     others = executed - loop
-    elements = problem.m * problem.n * problem.batch
-    each = others * 32 / elements
+    return others, others * 32 / (problem.m * problem.n * problem.batch), loop
+
+
+def judge(facts: Facts) -> Finding | None:
+    """Instructions that neither multiply nor bring operands, for each element of D. They cost their share of the issue
+    slots: a block that finishes its tile multiplies nothing meanwhile."""
+    others, each, loop = beside(facts)
     if each < AN_ELEMENT or others < loop / 2:
         return None
     slots = others / SCHEDULERS / facts.device.sms
     busy = max(facts.busy.get("tensor", 0.0), facts.busy.get("fma", 0.0), 1.0)
-    cost = min(0.95, slots / facts.cycles * 1.5) if facts.measured else slots / (slots + busy)
+    cost = min(0.95, slots / facts.cycles * SLOTS) if facts.measured else slots / (slots + busy)
     if facts.measured and facts.uses_tensor_cores:
         cost = min(cost, 1 - facts.share("tensor"))  # meanwhile other warps multiply
     evidence = (
         Evidence(metric="instructions an element of D", value=each, threshold=AN_ELEMENT, why="without the main loop"),
+        Evidence(metric="issue slots", value=slots, threshold=facts.cycles, why=PRICE if facts.measured else "cycles"),
         facts.evidence("alu_pipe_util"),
         facts.evidence("fma_pipe_util", why="beside the products of tensor cores"),
         facts.evidence("tensor_pipe_util"),

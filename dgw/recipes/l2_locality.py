@@ -7,8 +7,8 @@ from dgw.recipes.facts import Facts
 from dgw.recipes.recipe import Recipe, found
 
 LEAST_REREADS = 3.0
-"""DRAM reads over the bytes of the inputs. Large operands are read again for each group of tiles even in a good
-order."""
+"""DRAM reads over the bytes of the inputs. Large operands are read again for each group of tiles even in a good order:
+2.8 times is the most of stored records of an H200 with one (`square`)."""
 
 
 def applies(facts: Facts) -> bool:

@@ -7,7 +7,8 @@ from dgw.recipes.facts import Facts
 from dgw.recipes.recipe import Recipe, found
 
 ENOUGH = 0.75
-"""Blocks for each SM from which it is a matter of waves, not of too few blocks."""
+"""Blocks for each SM from which it is called a matter of waves, not of too few blocks: where one name ends and the
+other begins, not a measurement."""
 
 
 def judge(facts: Facts) -> Finding | None:
@@ -18,7 +19,8 @@ def judge(facts: Facts) -> Finding | None:
     if min(facts.problem.m, facts.problem.n) <= 8:
         return None
     empty = 1 - blocks / sms
-    cost = min(empty, facts.idle * 1.1) if facts.measured and facts.number("sm_active_cycles") is not None else empty
+    counted = facts.measured and facts.number("sm_active_cycles") is not None
+    cost = min(empty, facts.idle) if counted else empty  # an SM without a block is idle for as long as the others work
     evidence = (
         Evidence(metric="blocks", value=blocks, threshold=float(sms), why="SMs"),
         facts.evidence("sm_active_cycles", facts.number("elapsed_cycles")),

@@ -16,27 +16,36 @@ CAUSES = {
     "C7517": "accumulators are read before the wait for them",
 }
 
+UNCOUNTED = 0.5
+"""Share of the time that a remark is taken to cost where the tensor pipe was not counted: an assumption, which only
+puts it before what costs less; no stored record has such a remark."""
+
 
 def judge(facts: Facts) -> Finding | None:
-    """The remarks of ptxas are facts; their price is the slack of the tensor pipe, unless nothing was counted."""
+    """The remarks of ptxas are facts; their price is the slack of the tensor pipe. Where nothing was counted it is an
+    assumption, and never of high confidence."""
     remarks = [flag for flag in facts.record.flags if REMARK.search(flag)]
     if not remarks:
         return None
     code = REMARK.search(remarks[0])
     name = code[0] if code else ""
     pipe = facts.number("tensor_pipe_util_active")
-    cost = 1 - pipe if pipe is not None else 0.5
+    cost = 1 - pipe if pipe is not None else UNCOUNTED
+    assumed = Evidence(
+        metric="share of the time", value=UNCOUNTED, why="an assumption: the tensor pipe was not counted"
+    )
     evidence = (
         Evidence(metric=name, value=len(remarks), threshold=0.0, why=CAUSES.get(name, remarks[0])),
         facts.evidence("tensor_pipe_util_active"),
         facts.evidence("stall_gmma"),
         facts.evidence("spill_store_bytes"),
+        *((assumed,) if pipe is None else ()),
     )
     verdict = f"wgmma serialised ({name}: {CAUSES.get(name, 'as ptxas remarks')}): the compiler put waits between them"
     step = (
         "accumulators of at most 128 registers a thread, touched only after wgmma.wait_group 0, no branch around wgmma"
     )
-    return found(RECIPE.name, verdict, cost, evidence, step)
+    return found(RECIPE.name, verdict, cost, evidence, step, sure=pipe is not None)
 
 
 RECIPE = Recipe(
