@@ -131,6 +131,34 @@ def test_roofs_name_their_sources_and_a_rate_of_the_run_goes_before_the_table() 
     assert all(roof.source for roof in table.values())
 
 
+def rated(dtype: str, rate: float | None) -> Record:
+    """A record of an input type, with the rate of mma.sync that was measured beside it."""
+    here = [Measurement(metric="mma_sync_rate", value=rate, unit="FLOP/s", collector="timing")] if rate else []
+    case = Case(problem=gemm(4096, 4096, 4096, dtype), variant="cuda/tensor-core")
+    return full_record(case=case, measurements=(*rich().measurements, *here))
+
+
+def test_two_rates_of_mma_sync_are_never_averaged() -> None:
+    h200 = device("h200")
+    alike = {r.name: r for r in roofs([rated("f16", 6.1e14), rated("f16", 6.2e14), rated("bf16", 6.0e14)], h200)}
+    assert alike["mma.sync f16 bf16"].value == 6.2e14
+    assert alike["mma.sync f16 bf16"].source.startswith("measured in this run (f16 620.0 TFLOP/s, bf16 600.0 TFLOP/s")
+    apart = {r.name: r.value for r in roofs([rated("f16", 6.1e14), rated("tf32", 3.1e14), rated("bf16", None)], h200)}
+    assert (apart["mma.sync f16"], apart["mma.sync tf32"]) == (6.1e14, 3.1e14)
+    assert apart["mma.sync bf16"] == pytest.approx(6.4e14, rel=1e-3)  # from the table: another source, another line
+
+
+def test_what_multiplies_by_wgmma_has_another_roof_than_what_multiplies_by_mma_sync() -> None:
+    names = {roof.name: roof.value for roof in roofs([rated("f16", 6.1e14)], device("h200"))}
+    assert names["wgmma f16"] > 1.5 * names["mma.sync f16"]
+    chart = picture("roofline", build([rated("f16", 6.1e14)]))
+    assert chart is not None
+    assert "multiply by mma.sync end at its roof" in chart.caption
+    older = {roof.name for roof in roofs([rated("f16", None)], device("a100"))}
+    assert "tensor f16" in older
+    assert not any(name.startswith("mma.sync") for name in older)
+
+
 def test_cases_of_several_devices_have_no_roofs_and_the_roofline_says_so() -> None:
     other = full_record("tiled", environment=LAPTOP.__class__(device="a100", arch="sm_80", engine="gpu"))
     chart = picture("roofline", build([rich(), other]))

@@ -10,7 +10,7 @@ from dgw.errors import UsageError
 from dgw.model import Device, Record
 from dgw.reports.charts.drawing import CHARACTER, WIDTH, Chart, Drawing, Line, Mark, Point, Shape, Symbol, Text, legend
 from dgw.reports.charts.palette import series
-from dgw.reports.charts.roofs import Roof, roofs
+from dgw.reports.charts.roofs import MMA, WGMMA, Roof, roofs
 from dgw.reports.charts.scales import Scale, logarithmic, tick_text
 from dgw.reports.tables import Block
 from dgw.reports.units import show, significant
@@ -243,4 +243,7 @@ def _caption(ceilings: Sequence[Roof], device: Device | None, hollow: bool, with
     if device is None:
         return text + " No roofs: the cases come from several devices, or from one that is not in the device table."
     sources = "; ".join(f"{roof.name}: {roof.source}" for roof in ceilings)
-    return f"{text} Roofs of {device.name}: {sources}. Dashed: reached in a measurement, not a limit."
+    text += f" Roofs of {device.name}: {sources}. Dashed: reached in a measurement, not a limit."
+    if {WGMMA, MMA} <= {roof.name.partition(" ")[0] for roof in ceilings}:
+        text += f" Kernels that multiply by {MMA} end at its roof, and only those that multiply by {WGMMA} go above it."
+    return text
