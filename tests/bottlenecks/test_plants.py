@@ -19,6 +19,9 @@ HERE = Path(__file__).parent
 STORED = sorted((HERE.parent / "data").glob("bottlenecks*.json.gz"))
 LIVE = [name for name, plant in PLANTED.items() if plant.emulated]
 QUICK_AND_GOOD = ("tensor", "persistent", "tensor-core", "double-buffered-f32")
+ACCOUNTED = 25
+"""Pairs of the stored records whose difference is accounted for by 70 % or more. More than was asked for (20), and
+every first finding has to be right, not 22 of 24: a recipe that loses one is to be seen."""
 RAGGED = {False: "136x272x88", True: "1x72x520"}
 
 
@@ -91,6 +94,6 @@ def test_stored_records_of_a_gpu_name_what_was_planted() -> None:
         named = judging.first_named(run.records)
         missed = {name: found for name, found in named.items() if found != PLANTED[name].recipe}
         shares = judging.attributed(run.records)
-        assert len(named) - len(missed) >= -(-len(named) * 22 // 24), (path.name, missed)
+        assert missed == {}, path.name
         assert judging.high_on_good(run.records) == [], path.name
-        assert sum(share >= 0.7 for share in shares.values()) >= 20, (path.name, shares)
+        assert sum(share >= 0.7 for share in shares.values()) >= ACCOUNTED, (path.name, shares)
