@@ -38,8 +38,9 @@ def import_run(
 ) -> None:
     """Take a run that was exported elsewhere into the store, or make a run of a report of Nsight.
 
-    A run that is already there is completed. Kernels of a report become cases `foreign/NAME`; what they computed is
-    unknown unless you say it with --shape.
+    A run that is already there is completed. An exported run keeps its id and the time when it was made, so that `last`
+    means it only if none was made later; the id that is printed always does. Kernels of a report become cases
+    `foreign/NAME`; what they computed is unknown unless you say it with --shape.
     """
     from dgw.errors import UsageError
     from dgw.reports.json import render
@@ -60,6 +61,9 @@ def import_run(
         say(render({"run": run.id, "cases": len(run.records)}))
     else:
         say(f"run {run.id}: {len(run.records)} cases. Look at it: dgw report {run.id}")
+    (newest,) = store.runs(1)
+    if newest.id != run.id:
+        note(f"`last` is still run {newest.id}, which was made later")
 
 
 def _problem(shape: str, dtype: str, layout: str) -> Problem | None:

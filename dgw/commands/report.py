@@ -25,7 +25,13 @@ FORMS = (".html", ".json", ".md", ".csv", ".txt", ".svg", ".png")
 @app.command()
 def report(
     run: Annotated[
-        str, typer.Argument(metavar="[RUN]", help="Its id or the beginning of it. [default: last]", show_default=False)
+        str,
+        typer.Argument(
+            metavar="[RUN]",
+            help="Its id or the beginning of it, or `last`: the run that was made last, which need not be the one "
+            "imported last. [default: last]",
+            show_default=False,
+        ),
     ] = "",
     output: Annotated[
         Path | None,

@@ -190,6 +190,24 @@ def test_an_exported_run_is_imported_on_another_machine(
     assert len(json.loads(dgw("runs", "--json").out)) == 1
 
 
+def test_last_is_the_run_made_last_and_an_import_that_is_older_says_so_and_how_to_look_at_it(
+    dgw: Dgw, tmp_path: Path
+) -> None:
+    stored = json.loads((ROOT / "docs" / "h200" / "first-profile.json").read_text())["run"]
+    newer = {**stored, "id": "20990101-000000-abcd", "created": "2099-01-01T00:00:00"}
+    for name, one in (("older", stored), ("newer", newer)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(one))
+    assert dgw("import", "newer.json").err == ""
+    ended = dgw("import", "older.json")
+    assert ended.err == f"`last` is still run {newer['id']}, which was made later\n"
+    typed = ended.out.rpartition("dgw ")[2].split()
+    assert typed == ["report", stored["id"]]
+    for asked, one in ((typed, stored), (["report", "last"], newer)):
+        assert dgw(*asked, "-o", "shown.json").code == 0
+        assert json.loads((tmp_path / "shown.json").read_text())["id"] == one["id"]
+    assert "made last, which need not be the one imported last" in " ".join(dgw("report", "--help").out.split())
+
+
 def test_the_store_says_where_it_is_and_what_it_holds_and_is_pruned(dgw: Dgw, engine: Engine) -> None:
     for _ in range(2):
         dgw("profile", "-v", "naive", "-s", "64x64x64")

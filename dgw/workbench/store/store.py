@@ -107,7 +107,7 @@ class Store:
                 _write(connection, run_id, record)
 
     def run(self, run_id: str) -> Run:
-        """The run with this id, or the only one whose id starts with it; `last` is the newest."""
+        """The run with this id, or the only one whose id starts with it; `last` is the one made last, wherever."""
         from sqlalchemy import select
 
         from dgw.workbench.store.schema import run as table
