@@ -121,12 +121,19 @@ class Problem(Noun, frozen=True, kw_only=True):
 
         NotComparable when the problem is unknown.
         """
+        return sum(self._bits(name) for name in self.operands()) // 8
+
+    def bytes_of(self, *names: str) -> int:
+        """The elements of these operands, all batch items together, padding not counted; B.
+
+        NotComparable when the problem is unknown, KeyError for an operand that does not exist.
+        """
+        return sum(self._bits(name) for name in names) // 8
+
+    def _bits(self, name: str) -> int:
         self._demand("the traffic")
-        bits = 0
-        for name, operand in self.operands().items():
-            rows, cols = self.logical_shape(name)
-            bits += rows * cols * DTYPE_BITS[operand.dtype]
-        return bits * self.batch // 8
+        rows, cols = self.logical_shape(name)
+        return rows * cols * self.batch * DTYPE_BITS[self.operands()[name].dtype]
 
 
 def gemm(

@@ -29,7 +29,7 @@ class Claim(Noun, frozen=True, kw_only=True):
     previous rung, at least by the factor `value`), `keeps` (the previous rung's value, but for the share `value`).
     `against` names a variant to compare with instead of the previous rung. `when` lists what must hold for the claim to
     be made: `epilogue` (anything follows the product), `short-k` (k is at most 1024), `many-tiles` (more tiles than
-    SMs), `beyond-l2` (A and B are each larger than L2).
+    SMs), `beyond-l2` (A and B of one batch item are each larger than L2).
     """
 
     metric: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from dgw.model import DTYPE_BITS, Case, Claim, Device, Evidence, Finding, Measurement, Problem, Record
+from dgw.model import Case, Claim, Device, Evidence, Finding, Measurement, Record
 
 RECIPE = "claims"
 HELD, DID_NOT_HOLD, CANNOT_TELL = "held", "did not hold", "cannot tell"
@@ -62,12 +62,9 @@ def _many_tiles(case: Case, device: Device | None) -> bool:
 
 
 def _beyond_l2(case: Case, device: Device | None) -> bool:
-    return device is not None and min(_input_bytes(case.problem)) > device.l2_bytes
-
-
-def _input_bytes(problem: Problem) -> tuple[int, int]:
-    a, b = (DTYPE_BITS[operand.dtype] // 8 for operand in (problem.a, problem.b))
-    return problem.m * problem.k * a, problem.k * problem.n * b
+    problem = case.problem
+    an_item = min(problem.bytes_of(name) // problem.batch for name in ("a", "b"))
+    return device is not None and an_item > device.l2_bytes
 
 
 _WHEN: Mapping[str, Callable[[Case, Device | None], bool]] = {

@@ -293,9 +293,8 @@ class Facts:
 
     @property
     def bytes_of_d(self) -> float:
-        """Bytes of D, all batch items together."""
-        problem = self.problem
-        return problem.m * problem.n * problem.batch * DTYPE_BITS.get(problem.d.dtype, 16) / 8
+        """Bytes of D, all batch items together; 0 when unknown."""
+        return float(self.problem.bytes_of("d")) if self.problem.known else 0.0
 
     @property
     def tile(self) -> tuple[int, int] | None:

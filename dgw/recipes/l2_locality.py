@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dgw.model import DTYPE_BITS, Finding
+from dgw.model import Finding
 from dgw.recipes.facts import Facts
 from dgw.recipes.recipe import Recipe, found
 
@@ -19,10 +19,7 @@ def applies(facts: Facts) -> bool:
 def judge(facts: Facts) -> Finding | None:
     """What DRAM moved beyond one reading of each input, as far as DRAM or the wait for it limits the kernel."""
     read, problem = facts.number("dram_read_bytes") or 0.0, facts.problem
-    inputs = problem.batch * sum(
-        rows * columns * DTYPE_BITS.get(problem.operands()[name].dtype, 16) / 8
-        for name, (rows, columns) in ((n, problem.logical_shape(n)) for n in ("a", "b"))
-    )
+    inputs = problem.bytes_of("a", "b")
     rereads = read / inputs / facts.launches  # each launch begins with flushed caches under the profiler
     plan = facts.record.plan
     if rereads < LEAST_REREADS or (plan is not None and plan.workspaces):

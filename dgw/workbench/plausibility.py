@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dgw.model import DTYPE_BITS, Device, Measurement, Record
+from dgw.model import Device, Measurement, Record
 from dgw.toolchain.limits import lower_bound
 
 NOT_RANKED = ("above the roofline", "zero time")  # a Record with such a flag is kept out of rankings
@@ -63,7 +63,9 @@ def _warm_cold_lane(record: Record, device: Device) -> str:
         return ""
     sectors, moved = record.number("l2_sectors"), record.number("dram_read_bytes")
     if sectors:
-        highest = max(0.0, 1 - _input_bytes(record) / 32 / sectors)
+        problem = record.case.problem
+        inputs = problem.bytes_of(*(name for name in problem.operands() if name != "d"))
+        highest = max(0.0, 1 - inputs / 32 / sectors)
         if hit > highest + HIT_RATE_SLACK:
             return f"cold lane with a hot L2: hit rate {100 * hit:.1f} %, and cold operands allow {100 * highest:.1f} %"
     if moved and moved / cold > device.dram_bytes_per_s:
@@ -72,12 +74,6 @@ def _warm_cold_lane(record: Record, device: Device) -> str:
             f"{device.dram_bytes_per_s * 1e-12:.3g} TB/s of {device.name} (L2 hit rate {100 * hit:.1f} %)"
         )
     return ""
-
-
-def _input_bytes(record: Record) -> int:
-    problem = record.case.problem
-    rows, cols = problem.logical_shape("d")
-    return problem.compulsory_bytes - rows * cols * problem.batch * DTYPE_BITS[problem.d.dtype] // 8
 
 
 def _cycles_apart(record: Record, device: Device) -> str:

@@ -149,6 +149,8 @@ def test_a_claim_against_a_baseline_is_judged_against_it() -> None:
         ({"when": ("many-tiles", "short-k")}, PROBLEM, False),
         ({"when": ("beyond-l2",)}, PROBLEM, False),
         ({"when": ("beyond-l2",)}, gemm(8192, 8192, 8192), True),
+        ({"when": ("beyond-l2",)}, gemm(4096, 4096, 4096, op="batched", batch=4), False),
+        ({"when": ("beyond-l2",)}, gemm(16384, 16384, 8192, "s4", out="s32"), True),
         ({"dtypes": ("bf16",)}, PROBLEM, False),
         ({"layouts": ("tt", "nn")}, PROBLEM, True),
     ],
