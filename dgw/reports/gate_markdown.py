@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dgw.reports.gate_text import about, label, noteworthy, place, time_text, value, verdict, why
+from dgw.reports.gate_text import about, label, place, reported, time_text, value, verdict, why
 from dgw.reports.markdown import escape, table
 from dgw.workbench.gate.verdict import Change, GateCase, GateReport
 
@@ -19,7 +19,7 @@ LONGEST_CELL = 400
 
 def render(report: GateReport) -> str:
     """One document of at most LARGEST bytes, ending in a newline; what is left out is counted."""
-    shown = noteworthy(report)
+    shown = reported(report)
     for rows in range(min(ROWS, len(shown)), -1, -1):
         text = _document(report, shown, rows)
         if len(text.encode()) <= LARGEST:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from dgw.reports.gate_text import about, change_text, noteworthy, place, plain, time_text, verdict, why
+from dgw.reports.gate_text import about, change_text, place, plain, reported, time_text, verdict, why
 from dgw.reports.terminal import NARROWEST, WIDEST, Paint
 from dgw.workbench.gate.verdict import GateCase, GateReport
 
@@ -20,7 +20,7 @@ def render(report: GateReport, width: int = 80, colour: bool = False) -> str:
     width = max(NARROWEST, min(width, WIDEST))
     paint = Paint(colour)
     lines = [line for name, text in about(report) for line in _wrapped(f"{name:<11} ", text, width)]
-    shown = noteworthy(report)
+    shown = reported(report)
     groups: dict[tuple[str, ...], list[GateCase]] = {}
     for case in shown:
         groups.setdefault(_alike(case), []).append(case)
@@ -28,7 +28,8 @@ def render(report: GateReport, width: int = 80, colour: bool = False) -> str:
         lines += ["", *_case(cases, width, paint)]
     if left := sum(map(len, list(groups.values())[PARAGRAPHS:])):
         lines += ["", f"{left} more cases are in the JSON report (--report FILE)"]
-    lines += _quiet(report, width)
+    told = {case.key for case in shown}
+    lines += _quiet([case for case in report.cases if case.key not in told], width)
     lines += [""] if report.notes or report.faults else []
     for name, texts in (("note", report.notes), ("fault", report.faults)):
         lines += [line for text in texts for line in _wrapped(f"{name:<11} ", text, width)]
@@ -68,19 +69,19 @@ def _case(cases: Sequence[GateCase], width: int, paint: Paint) -> list[str]:
     return found
 
 
-def _quiet(report: GateReport, width: int) -> list[str]:
+def _quiet(cases: Sequence[GateCase], width: int) -> list[str]:
     """The cases about which there is nothing to say, counted by variant; refusals with their reasons, each once."""
     lines: list[str] = []
     for status in ("unchanged", "identical"):
         counts: dict[str, int] = {}
-        for case in report.cases:
+        for case in cases:
             if case.status == status:
                 counts[case.variant or case.label] = counts.get(case.variant or case.label, 0) + 1
         if counts:
             text = ", ".join(f"{variant} ({count})" for variant, count in sorted(counts.items()))
             lines += _wrapped(f"{status:<11} ", text, width)
     refusals: dict[str, int] = {}
-    for case in report.cases:
+    for case in cases:
         if case.status == "refused":
             refusals[why(case)] = refusals.get(why(case), 0) + 1
     for reason, count in refusals.items():

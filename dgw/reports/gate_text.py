@@ -97,3 +97,9 @@ def verdict(report: GateReport) -> str:
 def noteworthy(report: GateReport) -> list[GateCase]:
     """The cases that somebody has to look at, worst first."""
     return [case for case in report.worst_first if case.status not in ("identical", "unchanged", "refused")]
+
+
+def reported(report: GateReport) -> list[GateCase]:
+    """The same, and cases that fail nothing although something that was counted changed."""
+    told = [case for case in report.worst_first if case.status == "unchanged" and case.changed]
+    return [*noteworthy(report), *told]

@@ -17,6 +17,7 @@ from dgw.model import Measurement
 from dgw.workbench import clocks, counters, gpu_state, slots
 from dgw.workbench.counters import Harvest
 from dgw.workbench.gate import counting, policy
+from dgw.workbench.gate.verdict import GateCase
 from dgw.workbench.gpu_state import GpuState
 from dgw.workbench.slots import Slot
 from dgw.workbench.store import open_store
@@ -82,6 +83,47 @@ def test_conflicts_out_of_nothing_fail_although_the_time_is_the_same(gate: Gate,
     assert case.status == "regressed"
     assert case.reasons[0] == "conflict_ratio_ld: none in base, some in head, whatever the time"
     assert case.changed[0].worse
+
+
+def changed_case(ended: Any) -> GateCase:
+    (case,) = [c for c in report_of(ended).cases if c.label.startswith("mine/changed 64x")]
+    return case
+
+
+def test_a_calibrated_rise_of_conflicts_fails_and_one_that_is_not_does_not(
+    dgw: Dgw, gate: Gate, ncu: type[Ncu]
+) -> None:
+    ncu.both, ncu.head = {"conflict_ratio_ld": 0.2}, {"conflict_ratio_ld": 0.25}
+    before = gate("--json")
+    assert (before.code, changed_case(before).status) == (0, "unchanged")
+    assert [(c.rule, c.worse) for c in changed_case(before).changed] == [("band", False)]
+    ncu.head = {}
+    assert dgw("gate", "--kernels", "mine", *SHAPES, "--calibrate").code == 0
+    ncu.head = {"conflict_ratio_ld": 0.25}
+    after = gate("--json")
+    assert (after.code, changed_case(after).status) == (1, "regressed")
+    reason = "conflict_ratio_ld 0.2 -> 0.25: more than in base, and no gain in time is proven"
+    assert changed_case(after).reasons[0] == reason
+
+
+def test_more_conflicts_in_a_kernel_that_is_faster_are_shown_and_fail_nothing(
+    dgw: Dgw, gate: Gate, ncu: type[Ncu], lab: Lab
+) -> None:
+    lab.slow["head"]["mine/changed"] = 0.9
+    ncu.both = {"conflict_ratio_ld": 0.2}
+    assert dgw("gate", "--kernels", "mine", *SHAPES, "--calibrate").code == 0
+    ncu.head = {"conflict_ratio_ld": 0.25}
+    ended = gate("--json")
+    assert (ended.code, changed_case(ended).status) == (0, "improved")
+    assert [(c.metric, c.rule, c.worse) for c in changed_case(ended).changed] == [("conflict_ratio_ld", "exact", False)]
+
+
+def test_a_changed_count_of_instructions_is_said_and_fails_nothing(gate: Gate, ncu: type[Ncu]) -> None:
+    ncu.both, ncu.head = {"inst_executed": 1000.0}, {"inst_executed": 1100.0}
+    ended = gate()
+    assert ended.code == 0
+    assert "unchanged  mine/changed 64x" in ended.out
+    assert "1,000 -> 1,100" in ended.out
 
 
 def test_a_slower_case_is_explained_by_what_its_warps_waited_for(gate: Gate, ncu: type[Ncu], lab: Lab) -> None:

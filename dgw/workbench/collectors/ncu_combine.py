@@ -17,6 +17,8 @@ from dgw.workbench.metrics import METRICS, Absent, Metric, absence, counter_name
 
 Found = Value | Absent
 
+NO_ACCESS = "no shared-memory"
+"""How the reason begins where a kernel makes no accesses of a kind, and has no conflicts of it therefore."""
 _LOADS, _STORES = ("LDS", "LDSM"), ("STS", "STSM")
 _SASS_COUNTERS = {"ld": ("smem_wavefronts_sass_ld", "smem_wavefronts_sass_ldsm"),
                   "st": ("smem_wavefronts_sass_st", "smem_wavefronts_sass_stsm")}  # fmt: skip
@@ -141,7 +143,7 @@ def _hardware_conflicts(counted: Counted, op: str) -> Found:
     conflicts, wavefronts = counted.number(f"smem_bank_conflicts_{op}"), counted.number(f"smem_wavefronts_{op}")
     if conflicts is None or wavefronts is None:
         return Absent("needs bank conflicts and wavefronts, and ncu did not give both")
-    return conflicts / wavefronts if wavefronts else Absent(f"no shared-memory {_word(op)}")
+    return conflicts / wavefronts if wavefronts else Absent(f"{NO_ACCESS} {_word(op)}")
 
 
 def _word(op: str) -> str:
@@ -171,12 +173,12 @@ def conflict_ratio(counted: Counted, op: str) -> Found:
         return Absent("ncu did not collect wavefronts by instruction")
     own = _by_opcode(counted, _LOADS if op == "ld" else _STORES)
     if own is not None:
-        return (own[0] - own[1]) / own[0] if own[0] else Absent(f"no shared-memory {_word(op)}")
+        return (own[0] - own[1]) / own[0] if own[0] else Absent(f"{NO_ACCESS} {_word(op)}")
     counted_here = _sass_wavefronts(counted, op)
     if counted_here == 0:
-        return Absent(f"no shared-memory {_word(op)}")
+        return Absent(f"{NO_ACCESS} {_word(op)}")
     if actual == ideal:
-        return 0.0 if actual else Absent(f"no shared-memory {_word(op)}")
+        return 0.0 if actual else Absent(f"{NO_ACCESS} {_word(op)}")
     if counted_here is not None and counted_here == actual:
         return (actual - ideal) / actual
     return Absent("the report names no opcodes, and loads and stores cannot be told apart without them")

@@ -9,6 +9,7 @@ from typing import Any
 
 from dgw.model import Measurement, Noun
 from dgw.workbench.children import Child
+from dgw.workbench.collectors.ncu_combine import NO_ACCESS
 from dgw.workbench.counters import CHUNK, CounterLane
 from dgw.workbench.gate.figures import of_worst_launch
 from dgw.workbench.gate.sides import SideSetup
@@ -23,11 +24,18 @@ COUNTERS = (
     "dram_bytes",
 )  # fmt: skip
 """What a gate counts: conflicts, spills that were executed, instructions, and traffic at each level."""
-FROM_NOTHING = frozenset({
-    "conflict_ratio_ld", "conflict_ratio_st", "smem_bank_conflicts_ldsm", "smem_bank_conflicts_ldgsts",
-    "local_load_sectors", "local_store_sectors", "spill_store_bytes", "spill_load_bytes",
-})  # fmt: skip
-"""A change of one of these from 0 to anything fails the gate, whatever the time says."""
+CONFLICTS = ("conflict_ratio_ld", "conflict_ratio_st", "smem_bank_conflicts_ldsm", "smem_bank_conflicts_ldgsts")
+SPILLS = ("spill_store_bytes", "spill_load_bytes")
+LOCAL = ("local_load_sectors", "local_store_sectors")
+_KINDS = (
+    (CONFLICTS, ("smem_wavefronts_actual",), ("smem_wavefronts_ideal",)),
+    (SPILLS, SPILLS, ()),
+    (LOCAL, LOCAL, ()),
+)  # fmt: skip
+"""Figures of which more is plainly worse, by kind, and what makes all of a kind together: a sum, less another one."""
+NEVER_MORE = frozenset({*CONFLICTS, *SPILLS, *LOCAL})
+"""A rise of one of these, compared exactly, fails the gate. Everything else is reported and judges nothing: other code
+may have more instructions, sectors or registers with good reason, and its time is measured."""
 STATIC = (
     "registers_per_thread", "spill_store_bytes", "spill_load_bytes", "shared_mem_per_block", "theoretical_occupancy",
     "blocks_per_sm", "blocks", "threads_per_block",
@@ -169,32 +177,67 @@ def _number(measured: Sequence[Measurement], metric: str) -> float | None:
 
 
 def _figure(measured: Sequence[Measurement], metric: str) -> float | None:
-    """What a case has of a metric; of what a launch needs the worst launch's."""
+    """What a case has of a metric; of what a launch needs the worst launch's. Without accesses there is no conflict."""
     found = of_worst_launch(measured, metric) if metric in STATIC else None
+    if found is None and metric in CONFLICTS and any(m.metric == metric and _untouched(m) for m in measured):
+        return 0.0
     return _number(measured, metric) if found is None else found
 
 
+def _untouched(found: Measurement) -> bool:
+    return found.scope == "case" and found.value is None and found.absent.startswith(NO_ACCESS)
+
+
 def changes(
-    base: Sequence[Measurement], head: Sequence[Measurement], calibration: Calibration | None
+    base: Sequence[Measurement], head: Sequence[Measurement], calibration: Calibration | None, faster: bool = False
 ) -> tuple[Change, ...]:
-    """What differs, the worst first. Static figures and constant counters are compared exactly, the rest in a band."""
+    """What differs, the worst first. Static figures and constant counters are compared exactly, the rest in a band.
+
+    With `faster` (head is proven to take less time) conflicts and spills that base had already may have grown; new ones
+    fail all the same.
+    """
     found = []
     names = dict.fromkeys(m.metric for m in (*base, *head) if m.metric in STATIC or m.metric in COUNTERS)
     for metric in names:
         before, after = (_figure(side, metric) for side in (base, head))
         if before is None or after is None or before == after:
             continue
-        exact = metric in STATIC or metric in FROM_NOTHING
-        exact = exact or (calibration is not None and metric in calibration.constant)
+        exact = _exactly(metric, before, calibration)
         band = calibration.bands.get(metric, BAND) if calibration is not None else BAND
         if not exact and abs(after - before) <= band * abs(before):
             continue
         unit = next((m.unit for m in (*base, *head) if m.metric == metric), "")
-        worse = metric in FROM_NOTHING and before == 0 and after > 0
+        worse = exact and metric in NEVER_MORE and after > before and not _only_moved(metric, base, head)
+        worse = worse and (before == 0 or not faster)
         found.append(
             Change(metric=metric, base=before, head=after, unit=unit, rule="exact" if exact else "band", worse=worse)
         )
     return tuple(sorted(found, key=_telling))
+
+
+def _exactly(metric: str, before: float, calibration: Calibration | None) -> bool:
+    """Whether any difference is one: of what the compiler says, of what never moved on this GPU, and of conflicts and
+    spills out of nothing, unless they were seen to move there."""
+    if metric in STATIC or (calibration is not None and metric in calibration.constant):
+        return True
+    moves = calibration is not None and metric in calibration.bands
+    return metric in NEVER_MORE and before == 0 and not moves
+
+
+def _only_moved(metric: str, base: Sequence[Measurement], head: Sequence[Measurement]) -> bool:
+    """Whether base had some of this kind, and head has not more of it altogether, as where stores conflict in the place
+    of loads. A sum that is unknown, or that does not know what base had, excuses nothing."""
+    kind, plus, minus = next(one for one in _KINDS if metric in one[0])
+    if not any(_figure(base, name) for name in kind):
+        return False
+    sums = []
+    for side in (base, head):
+        parts = [(sign, _figure(side, name)) for sign, names in ((1, plus), (-1, minus)) for name in names]
+        known = [sign * value for sign, value in parts if value is not None]
+        if len(known) < len(parts):
+            return False
+        sums.append(sum(known))
+    return sums[0] > 0 and sums[1] <= sums[0]
 
 
 def _telling(change: Change) -> tuple[bool, float]:

@@ -97,7 +97,7 @@ class _Build:
     def case(self, key: str, found: Found) -> GateCase:
         """One comparison. Correctness comes first, then counters, then time."""
         judged = self.judgement.cases.get(key) if found.timed else None
-        changed = self._changes(key, found)
+        changed = self._changes(key, found, judged)
         status, reasons = self._status(found, judged, changed)
         explanation: tuple[str, ...] = ()
         if self.explain is not None and status in ("regressed", "improved") and not found.identical:
@@ -122,15 +122,14 @@ class _Build:
             return "inconclusive", ("the gate ended before this case was measured",)
         worse = [change for change in changed if change.worse]
         if worse and judged.status in _TIME_ALONE:
-            named = ", ".join(change.metric for change in worse)
-            return "regressed", (f"{named}: none in base, some in head, whatever the time", *judged.reasons)
+            return "regressed", (*_why_worse(worse), *judged.reasons)
         return judged.status, judged.reasons
 
-    def _changes(self, key: str, found: Found) -> tuple[Change, ...]:
+    def _changes(self, key: str, found: Found, judged: Judged | None) -> tuple[Change, ...]:
         if found.identical or found.status is not None:
             return ()
         base, head = (self._measurements(key, found, side) for side in ("base", "head"))
-        return changes(base, head, self.calibration)
+        return changes(base, head, self.calibration, judged is not None and judged.status == "improved")
 
     def _measurements(self, key: str, found: Found, side: str) -> tuple[Measurement, ...]:
         entry = found.base if side == "base" else found.head
@@ -169,6 +168,16 @@ class _Build:
             reasons=("too few pairs",) if judged is None else judged.reasons,
         )  # fmt: skip
         return _timed(made, judged) if judged is not None else made
+
+
+def _why_worse(worse: Sequence[Change]) -> tuple[str, ...]:
+    """One reason for what is new, one for what became more."""
+    new = ", ".join(change.metric for change in worse if not change.base)
+    more = ", ".join(f"{change.metric} {change.base:,.4g} -> {change.head:,.4g}" for change in worse if change.base)
+    return (
+        *((f"{new}: none in base, some in head, whatever the time",) if new else ()),
+        *((f"{more}: more than in base, and no gain in time is proven",) if more else ()),
+    )
 
 
 def _timed(made: GateCase, judged: Judged) -> GateCase:

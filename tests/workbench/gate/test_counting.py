@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from dgw.model import Case, Measurement, gemm
@@ -121,11 +122,70 @@ def test_without_a_calibration_nothing_counts_as_constant() -> None:
     assert compared({"inst_executed": 1000}, {"inst_executed": 1100}, None) == [("inst_executed", "band", False)]
 
 
-@pytest.mark.parametrize("metric", ["conflict_ratio_ld", "spill_store_bytes", "local_load_sectors"])
-def test_conflicts_and_spills_from_nothing_fail_and_more_of_them_does_not(metric: str) -> None:
-    assert compared({metric: 0}, {metric: 0.5}) == [(metric, "exact", True)]
-    assert compared({metric: 2}, {metric: 4}) == [(metric, "exact", False)]
-    assert compared({metric: 4}, {metric: 0}) == [(metric, "exact", False)]
+def knowing(*constant: str, **bands: float) -> Calibration:
+    return msgspec.structs.replace(CALIBRATION, constant=constant, bands=bands)
+
+
+@pytest.mark.parametrize("metric", sorted(counting.NEVER_MORE))
+@pytest.mark.parametrize("known", [None, CALIBRATION, "constant"])
+def test_conflicts_and_spills_from_nothing_fail(metric: str, known: Any) -> None:
+    known = knowing(metric) if known == "constant" else known
+    assert compared({metric: 0}, {metric: 0.5}, known) == [(metric, "exact", True)]
+
+
+@pytest.mark.parametrize("metric", sorted(counting.NEVER_MORE))
+def test_more_conflicts_and_spills_fail_where_they_repeat_exactly(metric: str) -> None:
+    assert compared({metric: 2}, {metric: 2.001}, knowing(metric)) == [(metric, "exact", True)]
+    assert compared({metric: 4}, {metric: 0}, knowing(metric)) == [(metric, "exact", False)]
+
+
+@pytest.mark.parametrize("metric", sorted(counting.NEVER_MORE - set(counting.SPILLS)))
+def test_what_is_in_a_band_never_fails(metric: str) -> None:
+    assert compared({metric: 2}, {metric: 9}, None) == [(metric, "band", False)]
+    assert compared({metric: 2}, {metric: 9}, knowing(**{metric: 0.01})) == [(metric, "band", False)]
+    assert compared({metric: 0}, {metric: 9}, knowing(**{metric: 0.01})) == [(metric, "band", False)]
+    assert compared({metric: 2}, {metric: 2.01}, None) == []
+
+
+@pytest.mark.parametrize("metric", sorted({*counting.COUNTERS, *counting.STATIC} - counting.NEVER_MORE))
+def test_of_everything_else_more_is_shown_and_fails_nothing(metric: str) -> None:
+    assert compared({metric: 0}, {metric: 7}, knowing(metric)) == [(metric, "exact", False)]
+    assert compared({metric: 7}, {metric: 9}, knowing(metric)) == [(metric, "exact", False)]
+
+
+def test_a_kernel_that_is_faster_may_spill_more_but_not_begin_to() -> None:
+    base, head = (counted(spill_store_bytes=many, spill_load_bytes=more) for many, more in ((8, 0), (16, 4)))
+    assert [c.worse for c in changes(base, head, None)] == [True, True]
+    assert {c.metric: c.worse for c in changes(base, head, None, faster=True)} == {
+        "spill_load_bytes": True, "spill_store_bytes": False
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("after", "worse"), [(60, False), (100, False), (101, True), (None, True)])
+def test_conflicts_that_are_now_those_of_stores_fail_only_where_there_are_more_altogether(
+    after: float | None, worse: bool
+) -> None:
+    base = {"conflict_ratio_ld": 0.5, "conflict_ratio_st": 0.0, "smem_wavefronts_actual": 200}
+    head = {"conflict_ratio_ld": 0.0, "conflict_ratio_st": 0.4, "smem_wavefronts_actual": 100 + (after or 0)}
+    ideal = {"smem_wavefronts_ideal": 100.0} if after is not None else {}
+    found = changes(counted(**base, **ideal), counted(**head, **ideal), CALIBRATION)
+    assert [c.metric for c in found if c.worse] == (["conflict_ratio_st"] if worse else [])
+
+
+def test_wavefronts_that_no_conflict_makes_excuse_no_new_conflict() -> None:
+    copies = {"conflict_ratio_ld": 0.0, "smem_wavefronts_actual": 200, "smem_wavefronts_ideal": 100}
+    found = compared(copies, {**copies, "conflict_ratio_ld": 0.3, "smem_wavefronts_actual": 130})
+    assert found[0] == ("conflict_ratio_ld", "exact", True)
+
+
+def test_a_kernel_without_shared_memory_has_no_conflicts_that_new_ones_could_hide_behind() -> None:
+    def absent(why: str) -> tuple[Measurement, ...]:
+        return (Measurement(metric="conflict_ratio_st", collector="ncu", absent=why),)
+
+    head = counted(conflict_ratio_st=0.4)
+    found = changes(absent("no shared-memory stores"), head, None)
+    assert [(c.metric, c.base, c.worse) for c in found] == [("conflict_ratio_st", 0.0, True)]
+    assert changes(absent("ncu did not collect wavefronts by instruction"), head, None) == ()
 
 
 def test_what_one_side_lacks_is_not_compared() -> None:
