@@ -120,8 +120,11 @@ def refusal(case: Case, variant: Variant, device: Device) -> str:
     return variant.refuses(case.problem, case.config, device) or ""
 
 
-def identity(plan: Plan, code: Sequence[str]) -> str:
-    """A hash of everything that a case executes: the code of each launch, sizes, arguments, fills, workspaces."""
+def identity(plan: Plan, code: Sequence[str] = ()) -> str:
+    """A hash of everything that a case executes: the code of each launch, sizes, arguments, fills, workspaces.
+
+    Without `code` it is that of the launches alone, which says whether code or launch is what changed.
+    """
     steps = [msgspec.to_builtins(step) for step in plan.steps]
     for step in steps:
         step.pop("source", None)

@@ -18,7 +18,6 @@ from dgw.model import (
     Config,
     Device,
     Environment,
-    Fill,
     Launch,
     Measurement,
     Noun,
@@ -38,7 +37,7 @@ from dgw.workbench.collectors.emulator import Emulation, emulate
 from dgw.workbench.emulator.grid import PROTOCOL
 from dgw.workbench.gate.deadline import TooSlow, deadline
 from dgw.workbench.gate.figures import FIGURES, OPCODES, of_worst_launch
-from dgw.workbench.prepare import Prepared, prepare
+from dgw.workbench.prepare import Prepared, identity, prepare
 
 DEADLINE_S = 120.0
 FOREIGN = "it is foreign code, which has no machine code here"
@@ -48,8 +47,9 @@ class Facts(Noun, frozen=True, kw_only=True):
     """What is known of one case on one device; a baseline file holds one of each.
 
     `asked` are the tunables that were asked for (the others are the variant's choice, in `config`). `code` has a hash
-    of what each launch executes, `launches` each launch in words, `launch` a hash of them with their arguments.
-    `figures` holds the exact figures by key, `absent` why one has no value; `protocol` is the emulator's version.
+    of what each launch executes, `launches` each launch in words, `launch` a hash of everything about them that the
+    code does not hold. `figures` holds the exact figures by key, `absent` why one has no value; `protocol` is the
+    emulator's version.
     """
 
     device: str
@@ -135,7 +135,7 @@ def identify(case: Case, asked: Config, variant: Variant, device: Device, cache:
     facts = msgspec.structs.replace(
         facts,
         code=tuple(prepared.builds[launch.source].code_hash for launch in plan.launches),
-        launch=launch_hash(plan),
+        launch=identity(plan),
         launches=tuple(launch_text(launch) for launch in plan.launches),
         figures=_whole(figures),
         absent=absent,
@@ -201,17 +201,6 @@ def launch_text(launch: Launch) -> str:
     grid, block, cluster = ("x".join(map(str, sizes)) for sizes in (launch.grid, launch.block, launch.cluster))
     clustered = "" if launch.cluster == (1, 1, 1) else f" clusters {cluster}"
     return f"{launch.entry} grid {grid} block {block}{clustered} dynamic shared {launch.shared_bytes} B"
-
-
-def launch_hash(plan: Plan) -> str:
-    """A hash of everything about the launches that the code does not hold: sizes, arguments, fills, workspaces."""
-    steps = [
-        step if isinstance(step, Fill) else [
-            step.entry, step.grid, step.block, step.cluster, step.shared_bytes, step.arguments
-        ]
-        for step in plan.steps
-    ]  # fmt: skip
-    return digest([steps, plan.workspaces])
 
 
 def _source(variant: Variant, plan: Plan | None) -> Path | None:

@@ -12,8 +12,9 @@ from dgw.toolchain.devices import device
 from dgw.workbench.emulator.errors import EmulatorError
 from dgw.workbench.gate import facts as collecting
 from dgw.workbench.gate.deadline import TooSlow, deadline
-from dgw.workbench.gate.facts import count, identify, label_of, launch_hash, record_of, toolchain_of
+from dgw.workbench.gate.facts import count, identify, label_of, record_of, toolchain_of
 from dgw.workbench.gate.figures import FIGURES, of_worst_launch
+from dgw.workbench.prepare import identity
 from tests.workbench.gate.exact_samples import facts
 
 LAUNCH = Launch(
@@ -33,13 +34,13 @@ def plan(**changes: Any) -> Plan:
     ],
 )  # fmt: skip
 def test_everything_about_a_launch_is_in_its_hash(changes: dict[str, Any]) -> None:
-    assert launch_hash(plan(**changes)) != launch_hash(plan())
+    assert identity(plan(**changes)) != identity(plan())
 
 
 def test_what_is_compiled_is_not_part_of_the_launch_but_fills_and_workspaces_are() -> None:
-    assert launch_hash(plan(source=Source(path="b.cu", defines=(("X", 1),)))) == launch_hash(plan())
+    assert identity(plan(source=Source(path="b.cu", defines=(("X", 1),)))) == identity(plan())
     filled = Plan(steps=(Fill(workspace="w"), LAUNCH), workspaces={"w": 4})
-    assert len({launch_hash(one) for one in (plan(), filled, Plan(steps=(LAUNCH,), workspaces={"w": 4}))}) == 3
+    assert len({identity(one) for one in (plan(), filled, Plan(steps=(LAUNCH,), workspaces={"w": 4}))}) == 3
 
 
 @pytest.mark.parametrize(
