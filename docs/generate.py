@@ -113,9 +113,21 @@ def _shows(content: dict[str, Any]) -> str:
     for row in content["shows"]:
         style = UNIT_STYLE.get(row.get("unit", ""), "count")
         value, bar = (_text(row.get(name), style) for name in ("value", "bar"))
-        bar = f"{RELATION.get(row.get('relation', ''), '')}{bar}"
-        rows.append((str(row["claim"]), value, bar, "yes" if row["holds"] else "**no**"))
+        judged = (f"{RELATION.get(row.get('relation', ''), '')}{bar}", "yes" if row.get("holds") else "**no**")
+        rows.append((str(row["claim"]), value, *(("-", "-") if _is_figure(row) else judged)))
     return table(("claim", "measured", "bar", "holds"), rows)
+
+
+def _is_figure(row: dict[str, Any]) -> bool:
+    """Whether nothing was asked of a row: it has no bar, or as in files that know no such rows, one that asks for
+    nothing: a known value above 0, a known speed-up that may be a slowdown."""
+    bar, value = row.get("bar"), row.get("value")
+    if bar is None:
+        return True
+    if not row.get("holds") or isinstance(bar, str) or value is None:
+        return False
+    relation = row.get("relation")
+    return (relation == ">" and bar == 0) or (relation == ">=" and row.get("unit") == "x" and bar < 1)
 
 
 def _transcript(content: dict[str, Any]) -> str:

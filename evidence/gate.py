@@ -196,8 +196,8 @@ def judge(topic: Topic, name: str, slowdown: Slowdown, report: GateReport) -> No
     for case, status in zip(cases, wanted, strict=True):
         where = f"{slowdown.what}, {case.label}"
         effect = case.ratio.value - 1 if case.ratio else None
-        topic.show(f"{where}: slowdown", effect, "ratio", ">", 0.0)
-        topic.show(f"{where}: minimum detectable effect", case.mde, "ratio", ">", 0.0)
+        topic.figure(f"{where}: slowdown", effect, "ratio")
+        topic.figure(f"{where}: minimum detectable effect", case.mde, "ratio")
         topic.show(f"{where}: status", case.status, "", "==", status)
     worst = max(cases, key=lambda case: case.ratio.value if case.ratio else 0.0, default=None)
     changed = {change.metric for change in worst.changed} if worst else set()

@@ -90,11 +90,11 @@ def question(topic: Topic) -> tuple[Run, Run, dict[str, str]]:
     ratio = pessimistic = None
     if slow is not None and fast is not None and slow.value and fast.value and slow.low and fast.high:
         ratio, pessimistic = float(slow.value) / float(fast.value), slow.low / fast.high
-    topic.show("BK 64 against BK 32 at 4096^3, each with its best other tunables: speed-up", ratio, "ratio", ">", 0.0)
+    topic.figure("BK 64 against BK 32 at 4096^3, each with its best other tunables: speed-up", ratio, "ratio")
     topic.show("the same, pessimistic ends of both intervals", pessimistic, "ratio", ">", 1.0)
     winner = next((record for record in run.records if race.verdict(record) == "best"), None)
     depth = None if winner is None else float(winner.case.config["BK"])
-    topic.show("BK of the winner of the whole map", depth, "", ">", 0)
+    topic.figure("BK of the winner of the whole map", depth, "")
     answer = {f"best at BK={depth}": text for depth, text in configs.items()}
     return run, pair, answer
 

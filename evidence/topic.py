@@ -1,7 +1,8 @@
 """What evidence scripts share: dgw's own commands in a fresh store and cache, computed verdicts, one file.
 
 Run on a GPU machine as `make evidence TOPIC=first-profile`. Writes `docs/h200/TOPIC.json`:
-`{"schema": "dgw.evidence/1", "topic", "measured", "shows": [{"claim", "value", "unit", "bar", "holds"}], "run"}`.
+`{"schema": "dgw.evidence/1", "topic", "measured", "shows": [{"claim", "value", "unit", "bar", "relation", "holds"}],
+"run"}`. A row of `shows` without bar and verdict is a figure of which nothing was asked.
 """
 
 from __future__ import annotations
@@ -81,6 +82,14 @@ class Topic:
         row = {"claim": claim, "value": value, "unit": unit, "bar": bar, "relation": relation, "holds": bool(holds)}
         self.shows.append(row)
         sys.stderr.write(f"{'holds' if holds else 'FAILS'}  {claim}: {value} {relation} {bar} {unit}\n")
+
+    def figure(self, claim: str, value: float | None, unit: str) -> None:
+        """One figure that is to be known and has no bar. Where it is not known the row says so, and does not hold."""
+        if value is None:
+            self.show(claim, None, unit, "==", "known")
+            return
+        self.shows.append({"claim": claim, "value": value, "unit": unit})
+        sys.stderr.write(f"figure {claim}: {value} {unit}\n")
 
     def write(self, run: Run, **more: Any) -> None:
         """Write the evidence file; `more` are further exported runs or tables."""

@@ -60,6 +60,11 @@ def evidence(folder: Path) -> Path:
         "shows": [
             {"claim": "fast | enough", "value": 2.124e-3, "unit": "s", "bar": 3e-3, "relation": "<=", "holds": True},
             {"claim": "never wrong", "value": 1, "unit": "", "bar": 0, "relation": "==", "holds": False},
+            {"claim": "a figure", "value": 0.5, "unit": "ratio"},
+            {"claim": "an old figure", "value": 0.7, "unit": "ratio", "bar": 0.0, "relation": ">", "holds": True},
+            {"claim": "a slower rung", "value": 0.96, "unit": "x", "bar": 0.95, "relation": ">=", "holds": True},
+            {"claim": "a figure lost", "value": None, "unit": "x", "bar": "known", "relation": "==", "holds": False},
+            {"claim": "too slow", "value": 0.9, "unit": "x", "bar": 0.95, "relation": ">=", "holds": False},
         ],
         "run": msgspec.to_builtins(run),
         "rows": [{"variant": "cuda/naive", "compared": 1234, "differing": {"a_b": [1, 2]}, "time_s": 2e-3}],
@@ -72,7 +77,15 @@ def test_claims_are_rows_and_one_that_does_not_hold_stays(tmp_path: Path) -> Non
     text = GENERATE.rewritten(MARKED.format(part="shows"), evidence=evidence(tmp_path))
     assert "| fast \\| enough | 2.124 ms | at most 3.000 ms | yes |" in text
     assert "| never wrong | 1 | 0 | **no** |" in text
+    assert "| a figure lost | - | known | **no** |" in text
+    assert "| too slow | 0.900 x | at least 0.950 x | **no** |" in text
     assert "NVIDIA H200, driver 580.1, 2026-01-01" in text
+
+
+def test_a_figure_of_which_nothing_was_asked_is_not_said_to_hold(tmp_path: Path) -> None:
+    text = GENERATE.rewritten(MARKED.format(part="shows"), evidence=evidence(tmp_path))
+    for shown in ("a figure | 50.0 %", "an old figure | 70.0 %", "a slower rung | 0.960 x"):
+        assert f"| {shown} | - | - |" in text
 
 
 def test_the_rows_beside_a_run_are_a_table_with_units_in_its_cells(tmp_path: Path) -> None:

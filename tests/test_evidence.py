@@ -150,6 +150,46 @@ def test_a_run_was_measured_where_a_case_saw_the_driver_even_if_the_first_was_re
     assert parts.measured(run)["driver"] == seen.environment.driver
 
 
+def test_a_figure_has_no_verdict_unless_it_is_unknown(parts: ModuleType) -> None:
+    topic = parts.Topic("topic")
+    topic.figure("so fast", 0.96, "x")
+    topic.figure("not timed", None, "x")
+    assert topic.shows[0] == {"claim": "so fast", "value": 0.96, "unit": "x"}
+    assert (topic.shows[1]["value"], topic.shows[1]["holds"]) == (None, False)
+
+
+def test_a_rung_that_is_slower_than_the_one_before_is_not_said_to_hold(
+    parts: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The part as it is, on the stored answer of an H200 with one rung made slower."""
+    from topic import Done
+
+    from dgw.recipes.ladder import ladder as steps
+
+    module = importlib.import_module("ladder")
+    run = msgspec.convert(json.loads((ROOT / "docs" / "h200" / "ladder.json").read_text())["run"], type=Run)
+    records = [record for record in run.records if record.case.problem.a.dtype == "f16"]
+    place = next(i for i, record in enumerate(records) if record.case.variant == "cuda/double-buffered")
+    before, slower = records[place - 1].number("time_cold"), records[place]
+    assert before is not None
+    times = (
+        msgspec.structs.replace(m, value=2 * before) if m.metric == "time_cold" else m for m in slower.measurements
+    )
+    records[place] = msgspec.structs.replace(slower, measurements=tuple(times))
+    answer = msgspec.to_builtins(msgspec.structs.replace(run, records=tuple(records)))
+    said = json.dumps({**answer, "findings": msgspec.to_builtins(steps(records))})
+    monkeypatch.setattr(parts.Topic, "dgw", lambda topic, *arguments, **more: Done(0, said, "", 1.0))
+    topic = parts.Topic("ladder")
+    module.rungs(topic, "f16")
+    figures = {row["claim"]: row for row in topic.shows if "before" in row["claim"] or "against cuBLAS" in row["claim"]}
+    found = figures["4096x4096x4096 f16: cuda/double-buffered against the rung before, speed-up"]
+    assert found["value"] == 0.5
+    assert [name for name, row in figures.items() if "holds" in row] == [
+        "4096x4096x4096 f16: tensor-core against cuBLAS"
+    ]
+    assert len(figures) == 6 + 7 + 1
+
+
 def test_spills_that_are_absent_are_no_zero(parts: ModuleType) -> None:
     ladder = importlib.import_module("ladder")
     both = [
