@@ -160,9 +160,12 @@ def seven_step(topic: Topic) -> dict[str, Any]:
     """The seven steps from naive upwards, and how far their end is from the best stage of the same ladder, with all of
     them timed in turn; what another ladder reaches stands beside it."""
     done = topic.dgw("diagnose", "--sequence", "seven-step", "--variant", "naive", *CUBE, "--json")
-    (walked,) = msgspec.json.decode(done.out)["walks"]
+    (walked,) = done.printed["walks"]
     steps = walked["steps"]
+    if not steps:
+        raise SystemExit(f"the walk has no step (exit {done.code}):\n{done.err[-2000:]}")
     first, last = steps[0]["variant"], steps[-1]
+    topic.show("last of the seven steps", last["title"], "", "==", "7 validation")
     family = first.partition("/")[0]
     ladder = [name for name, variant in load().items() if variant.family == family and variant.stage is not None]
     beside = topic.dgw("profile", "--variant", ",".join([*ladder, BEST]), *CUBE, "--counters", "none",

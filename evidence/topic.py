@@ -45,6 +45,14 @@ class Done:
     seconds: float
 
     @property
+    def printed(self) -> Any:
+        """What `--json` printed. Raises SystemExit with what the command said when it printed something else."""
+        try:
+            return json.loads(self.out)
+        except json.JSONDecodeError:
+            raise SystemExit(f"no JSON on standard output (exit {self.code}):\n{self.err[-2000:]}") from None
+
+    @property
     def run(self) -> Run:
         """The run printed by `--json`. Raises SystemExit with what the command said when there is none."""
         try:

@@ -190,6 +190,32 @@ def test_a_rung_that_is_slower_than_the_one_before_is_not_said_to_hold(
     assert len(figures) == 6 + 7 + 1
 
 
+def test_the_stored_records_of_planted_kernels_keep_what_the_evidence_claims(parts: ModuleType, tmp_path: Path) -> None:
+    """The part that needs no GPU, on the committed data."""
+    module = importlib.import_module("diagnosis")
+    (tmp_path / module.DATA).parent.mkdir(parents=True)
+    (tmp_path / module.DATA).write_bytes((ROOT / module.DATA).read_bytes())
+    topic = parts.Topic("diagnosis")
+    kept = module.judged(topic)
+    sys.modules.pop("diagnosis")
+    assert [row["claim"] for row in topic.shows if not row["holds"]] == []
+    assert len(kept["findings"]) > len(kept["accounted"]) >= 24
+
+
+@pytest.mark.parametrize("out", ["", '{"run": "r", "walks": [{"steps": []}]}'])
+def test_a_walk_that_says_nothing_leaves_what_the_command_said(
+    parts: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, out: str
+) -> None:
+    from topic import Done
+
+    module = importlib.import_module("diagnosis")
+    monkeypatch.setattr(parts.Topic, "dgw", lambda topic, *arguments, **more: Done(6, out, "error: no GPU here", 1.0))
+    assert parts.measure("topic", {"plants": good, "seven-step": module.seven_step}, ["plants", "seven-step"]) == 0
+    sys.modules.pop("diagnosis")
+    (row,) = [row for row in content(tmp_path)["shows"] if row["part"] == "seven-step"]
+    assert (row["holds"], "no GPU here" in row["value"]) == (False, True)
+
+
 def test_spills_that_are_absent_are_no_zero(parts: ModuleType) -> None:
     ladder = importlib.import_module("ladder")
     both = [

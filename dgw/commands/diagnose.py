@@ -170,6 +170,8 @@ def _fulfil(session: Session, asked: Request) -> Sequence[Record]:
             del session.finished[key]
     with progress("diagnose") as bar:
         execute(session, asked.cases, bar, known, afresh=on_gpu and asked.again)
+    for key, record in before.items():  # what was interrupted, or got nothing new, is still known
+        session.finished.setdefault(key, record)
     if session.interrupted:
         raise KeyboardInterrupt
     for key in before:

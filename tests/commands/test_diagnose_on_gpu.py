@@ -32,6 +32,7 @@ class Gpu:
 
     groups: list[list[runner.Job]] = field(default_factory=list)
     interrupts: bool = False
+    counts: bool = True
 
     def probe(self, child_argv: Sequence[str], **more: Any) -> tuple[Environment, Any]:
         return H200, device("h200")
@@ -43,6 +44,8 @@ class Gpu:
         if self.interrupts and len(self.groups) > 1:
             raise KeyboardInterrupt
         for job in jobs:
+            if job.known is not None and not self.counts:
+                continue
             full = record(dict({**LADDER, **TIMES}.get(job.case.variant, {})), variant=job.case.variant)
             full = msgspec.structs.replace(full, case=job.case)
             timed = tuple(m for m in full.measurements if m.metric in KEPT)
@@ -88,6 +91,14 @@ def test_the_walk_from_naive_stays_in_its_ladder_and_times_what_it_compares_in_o
     for name in ("cuda/naive", "cuda/tiled", "cuda/persistent"):
         assert {"time_cold", "elapsed_cycles", "smem_wavefronts_actual"} <= held[name]
     assert "elapsed_cycles" not in held["hopper/persistent"]
+
+
+def test_a_walk_goes_on_with_what_is_known_where_the_counters_add_nothing(dgw: Dgw, gpu: Gpu) -> None:
+    gpu.counts = False
+    ended = dgw(*WALK, "--json")
+    assert ended.code == 0, ended.err
+    (walked,) = json.loads(ended.out)["walks"]
+    assert walked["steps"][-1]["title"] == "7 validation"
 
 
 def test_a_walk_that_is_interrupted_keeps_its_steps_and_ends_with_130(dgw: Dgw, gpu: Gpu) -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from dgw.model import Finding, Run
-from dgw.recipes import barrier_bound, epilogue_bound, launch_bound, partial_wave, wgmma_serialised
+from dgw.recipes import barrier_bound, epilogue_bound, launch_bound, no_reuse, partial_wave, wgmma_serialised
 from dgw.recipes.facts import SCHEDULERS, Facts
 from dgw.recipes.tiling import barriers
 from dgw.recipes.wrong_path_for_m1 import FEW
@@ -106,12 +106,22 @@ def test_where_a_last_wave_costs_5_percent_the_assumption_about_half_empty_sms_p
     assert all(idle >= lost for idle, lost in waves.values())
 
 
+def test_loads_without_reuse_cost_more_than_is_assumed_by_what_was_counted(stored: list[Facts]) -> None:
+    finding = judged(no_reuse, of(stored, "naive-f32", "4096x4096x1024"))
+    assert (finding.cost or 0.0) > no_reuse.LEAST_SHARE
+    assert "assumption" not in whys(finding)
+
+
 def test_a_finding_says_which_of_its_figures_is_assumed() -> None:
     flags = ("ptxas: (C7511) Potential Performance Loss: wgmma serialised",)
     unknown = judged(wgmma_serialised, Facts(record({"tensor_pipe_util_active": None}, flags=flags), H200))
     known = judged(wgmma_serialised, Facts(record({"tensor_pipe_util_active": 0.3}, flags=flags), H200))
     assert ("an assumption" in whys(unknown), unknown.confidence) == (True, "medium")
     assert ("an assumption" in whys(known), known.confidence) == (False, "high")
+    loads = record(
+        {"smem_wavefronts_actual": 0, "ldgsts_inst": 0, "tensor_inst": 0, "global_requests_ld": 4e9, "issued": 1}
+    )
+    assert "by assumption" in whys(judged(no_reuse, Facts(loads, H200)))
     half = record({"sm_active_cycles": 480_000}, blocks=136, tile=None, config={})
     assert "by assumption" in whys(judged(partial_wave, Facts(half, H200)))
     emulated = record(dict.fromkeys(("elapsed_cycles", "time_cold", "time_hot")) | {"barrier_inst": 3e6})

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import msgspec
 import pytest
 
-from dgw.model import Case, Record, Step, gemm
+from dgw.kernels.loader import load
+from dgw.model import Case, Measurement, Record, Run, Step, gemm
 from dgw.recipes.sequence import Request, Rung, Start, faster, metrics, walk
 from dgw.recipes.sequences import SEQUENCES
 from dgw.toolchain.devices import device
@@ -14,6 +17,8 @@ from tests.recipes.making import TILES, record
 
 H200 = device("h200")
 PROBLEM = gemm(4096, 4096, 4096)
+ROOT = Path(__file__).resolve().parents[2]
+TOPICS = ("ladder", "first-profile")
 NAMES = ("naive", "tiled", "swizzled", "tensor-core", "persistent")
 RUNGS = tuple(Rung(f"cuda/{name}", 1, place + 1, TILES, "cuda") for place, name in enumerate(NAMES))
 CONFLICTS = {"smem_wavefronts_actual": 1.2e9, "smem_wavefronts_ideal": 2e8, "conflict_ratio_ld": 0.9}
@@ -69,6 +74,38 @@ def test_the_seven_steps_walk_from_naive_up_to_the_fastest_stage() -> None:
     assert steps[0].title == "1 baseline"
     assert steps[-1].title == "7 validation"
     assert any("98.1 times as fast as cuda/naive" in sentence for sentence in steps[-1].seen)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_on_what_an_h200_measured_the_seven_steps_go_up_only_and_end_near_the_best_stage(dtype: str) -> None:
+    """The stored ladder answers, with the counters that the walk would ask for beyond it from the first profile, and
+    the loads of naive as they are: two for each multiply-add."""
+    runs = [json.loads((ROOT / "docs" / "h200" / f"{name}.json").read_text())["run"] for name in TOPICS]
+    ladder, more = (msgspec.convert(run, type=Run).records for run in runs)
+    loads = Measurement(metric="global_requests_ld", value=2 * PROBLEM.flops / 64, collector="ncu")
+    extra = {r.case.variant: r.measurements for r in more if r.case.problem.a.dtype == dtype}
+    known: dict[str, Record] = {}
+    for one in (r for r in ladder if r.case.problem.a.dtype == dtype):
+        found = [m for m in extra.get(one.case.variant, ()) if one.get(m.metric) is None]
+        found += [loads] if found and one.case.variant == "cuda/naive" else []
+        known[one.case.variant] = msgspec.structs.replace(one, measurements=(*one.measurements, *found))
+
+    def fulfil(asked: Request) -> list[Record]:
+        return [msgspec.structs.replace(known[case.variant], case=case) for case in asked.cases]
+
+    stages = sorted((v for v in load().values() if v.family == "cuda" and v.stage), key=lambda v: v.stage or 0)
+    problem = known["cuda/naive"].case.problem
+    rungs = tuple(Rung(v.id, v.version, v.stage or 0, v.config_for(problem, H200), "cuda") for v in stages)
+    first = Case(problem=problem, variant="cuda/naive", version=stages[0].version, config=rungs[0].config)
+    steps = walked("seven-step", start(case=first, rungs=rungs, space=stages[0].space), fulfil)
+    hands = list(dict.fromkeys(step.variant for step in steps))
+    order = [rung.variant for rung in rungs]
+    assert [order.index(name) for name in hands] == sorted(order.index(name) for name in hands)
+    assert steps[-1].title == "7 validation"
+    times = {name: known[name].number("time_cold") or 0.0 for name in order}
+    assert times[hands[-1]] <= 1.05 * min(times.values())
+    if dtype == "f16":
+        assert {"cuda/tiled", "cuda/swizzled", "cuda/tensor-core"} <= set(hands)
 
 
 def test_a_stage_that_is_not_faster_is_not_taken() -> None:
