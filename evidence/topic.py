@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,8 @@ from dgw import __version__
 from dgw.model import Record, Run
 
 ROOT = Path(__file__).resolve().parents[1]
+PATIENCE_S = 30.0
+"""Seconds that a command has to end in after Ctrl-C."""
 RELATIONS: dict[str, Callable[[float, float], bool]] = {
     "<": lambda value, bar: value < bar,
     "<=": lambda value, bar: value <= bar,
@@ -70,17 +73,26 @@ class Topic:
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="dgw-evidence-")))
 
     def dgw(self, *arguments: str, limit_s: float = 480.0, folder: Path | None = None) -> Done:
-        """Run a dgw command in the topic's own store and cache, in `folder` (default: where this was started)."""
+        """Run a dgw command in the topic's own store and cache, in `folder` (default: where this was started).
+
+        Raises TimeoutExpired after `limit_s`, when the command has stopped its own children as at Ctrl-C: they would
+        hold the GPU of what comes next.
+        """
         environment = dict(os.environ, DGW_STORE=str(self.folder / "dgw.db"), DGW_CACHE=str(self.folder / "cache"))
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         command = [sys.executable, "-m", "dgw", *arguments]
         started = time.monotonic()
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=limit_s, check=False, cwd=folder
-        )  # fmt: skip
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder
+        )
+        try:
+            out, err = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            _stop(process)
+            raise
         seconds = time.monotonic() - started
-        sys.stderr.write(f"{seconds:7.1f} s  exit {done.returncode}  dgw {' '.join(arguments)}\n")
-        return Done(done.returncode, done.stdout, done.stderr, seconds)
+        sys.stderr.write(f"{seconds:7.1f} s  exit {process.returncode}  dgw {' '.join(arguments)}\n")
+        return Done(process.returncode, out, err, seconds)
 
     def show(self, claim: str, value: float | str | None, unit: str, relation: str, bar: float | str) -> None:
         """One claim: `value relation bar` decides whether it holds; an unknown value never does."""
@@ -116,6 +128,16 @@ class Topic:
             text = text.replace(f"{folder}/", "")
         target.write_text(text + "\n")
         sys.stderr.write(f"wrote {target.relative_to(ROOT)}\n")
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    """End a command as Ctrl-C does, and by force when that does not help."""
+    process.send_signal(signal.SIGINT)
+    try:
+        process.communicate(timeout=PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
 
 
 def measured(run: Run) -> dict[str, str]:

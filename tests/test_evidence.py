@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -214,6 +216,36 @@ def test_a_walk_that_says_nothing_leaves_what_the_command_said(
     sys.modules.pop("diagnosis")
     (row,) = [row for row in content(tmp_path)["shows"] if row["part"] == "seven-step"]
     assert (row["holds"], "no GPU here" in row["value"]) == (False, True)
+
+
+@pytest.mark.parametrize(("obeys", "signals"), [(True, ["INT"]), (False, ["INT", "KILL"])])
+def test_a_command_that_takes_too_long_is_ended_as_by_ctrl_c_and_then_by_force(
+    parts: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, obeys: bool, signals: list[str]
+) -> None:
+    import topic
+
+    sent: list[str] = []
+
+    class Hanging:
+        def __init__(self, command: list[str], **more: Any) -> None:
+            self.command = command
+
+        def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+            if not sent or (timeout is not None and not obeys):
+                raise subprocess.TimeoutExpired(self.command, timeout or 0.0)
+            return "", ""
+
+        def send_signal(self, number: signal.Signals) -> None:
+            sent.append(number.name.removeprefix("SIG"))
+
+        def kill(self) -> None:
+            sent.append("KILL")
+
+    monkeypatch.setattr(topic.subprocess, "Popen", Hanging)
+    parts.measure("topic", {"a": good, "b": lambda one: one.dgw("runs")}, ["a", "b"])
+    assert sent == signals
+    (row,) = [row for row in content(tmp_path)["shows"] if row["part"] == "b"]
+    assert "TimeoutExpired" in row["value"]
 
 
 def test_spills_that_are_absent_are_no_zero(parts: ModuleType) -> None:
