@@ -10,6 +10,9 @@ from dgw.recipes.recipe import Recipe, found
 BUSY = 0.60
 """Share of the peak of the data sheet from which DRAM is what counts; copies reach 0.88 of it, and phases that DRAM
 fills alternate with others."""
+NO_CURE = 0.9
+"""What is named of the share of DRAM where its bytes are needed, a convention: what can be cured and costs about as
+much comes before it."""
 AVOIDABLE = 2.0
 """Bytes moved over those of the operands, from which most of them need not be moved."""
 
@@ -47,7 +50,7 @@ def judge(facts: Facts) -> Finding | None:
         f"{problem.compulsory_bytes / 1e9:.3g} GB; only fewer bytes would make it faster"
     )
     step = "a narrower type of the weights, or more rows at once (a larger M reads the same weights)"
-    return found(RECIPE.name, verdict, share * 0.9, evidence, step, sure=False)
+    return found(RECIPE.name, verdict, share * NO_CURE, evidence, step, sure=False)
 
 
 def explained_elsewhere(facts: Facts) -> bool:

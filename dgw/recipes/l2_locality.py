@@ -6,6 +6,9 @@ from dgw.model import Finding
 from dgw.recipes.facts import Facts
 from dgw.recipes.recipe import Recipe, found
 
+GOOD_ORDER = 1.5
+"""Readings of each input that a good order of tiles is taken to leave, an assumption: stored records of an H200 with
+one have 1.0 (all of it fits in L2) to 2.8."""
 LEAST_REREADS = 3.0
 """DRAM reads over the bytes of the inputs. Large operands are read again for each group of tiles even in a good order:
 2.8 times is the most of stored records of an H200 with one (`square`)."""
@@ -24,13 +27,15 @@ def judge(facts: Facts) -> Finding | None:
     plan = facts.record.plan
     if rereads < LEAST_REREADS or (plan is not None and plan.workspaces):
         return None
-    wasted = 1 - 1.5 / rereads
+    wasted = 1 - GOOD_ORDER / rereads
     dram = facts.share("dram")
     cost = max(
         facts.relief({"dram": wasted * facts.busy.get("dram", 0.0)}), facts.late("long_scoreboard", "barrier") * dram
     )
     evidence = (
-        facts.evidence("dram_read_bytes", inputs, "each input read once"),
+        facts.evidence(
+            "dram_read_bytes", inputs, f"each input read once; {GOOD_ORDER:g} times are assumed to be needed"
+        ),
         facts.evidence("l2_hit_rate"),
         facts.evidence("dram_throughput"),
     )

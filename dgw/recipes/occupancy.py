@@ -9,7 +9,9 @@ from dgw.recipes.tiling import held_back_by
 BUSY = 0.70
 """Share of the cycles from which a pipe is so busy that more warps could not add much."""
 UNMEASURED = 0.25
-"""What the blocks that are kept away are taken to be worth where nothing was measured."""
+"""Share of the time that the blocks kept away are taken to be worth where nothing was measured: an assumption."""
+
+ASSUMED = Evidence(metric="worth of twice the blocks", value=UNMEASURED / 2, why="of the time, by assumption")
 
 
 def kept_away(facts: Facts, resource: str) -> tuple[float, float, float] | None:
@@ -36,6 +38,7 @@ def evidence(facts: Facts, limit: str) -> tuple[Evidence, ...]:
         facts.evidence("theoretical_occupancy"),
         facts.evidence("achieved_occupancy"),
         Evidence(metric="busiest pipe", value=facts.busiest[1], threshold=BUSY, why=facts.busiest[0]),
+        *(() if facts.measured else (ASSUMED,)),
     )
 
 

@@ -10,7 +10,16 @@ import msgspec
 import pytest
 
 from dgw.model import Finding, Run
-from dgw.recipes import barrier_bound, epilogue_bound, launch_bound, no_reuse, partial_wave, wgmma_serialised
+from dgw.recipes import (
+    barrier_bound,
+    epilogue_bound,
+    l2_locality,
+    launch_bound,
+    no_reuse,
+    occupancy,
+    partial_wave,
+    wgmma_serialised,
+)
 from dgw.recipes.facts import SCHEDULERS, Facts
 from dgw.recipes.tiling import barriers
 from dgw.recipes.wrong_path_for_m1 import FEW
@@ -106,6 +115,17 @@ def test_where_a_last_wave_costs_5_percent_the_assumption_about_half_empty_sms_p
     assert all(idle >= lost for idle, lost in waves.values())
 
 
+def test_a_good_order_of_tiles_reads_inputs_as_often_as_is_said(stored: list[Facts]) -> None:
+    good = [of(stored, name, CUBE) for name in ("tensor", "persistent", "square")]
+    good += [of(stored, "tensor-core", "4096x4096x1024"), of(stored, "tensor", "2048x2048x4096")]
+    times = [(f.number("dram_read_bytes") or 0.0) / f.problem.bytes_of("a", "b") for f in good]
+    assert min(times) == pytest.approx(1.0, rel=0.02)
+    assert max(times) == pytest.approx(2.8, rel=0.02)
+    assert min(times) < l2_locality.GOOD_ORDER < max(times) < l2_locality.LEAST_REREADS
+    finding = judged(l2_locality, of(stored, "scattered", "4096x4096x16384"))
+    assert "1.5 times are assumed" in whys(finding)
+
+
 def test_loads_without_reuse_cost_more_than_is_assumed_by_what_was_counted(stored: list[Facts]) -> None:
     finding = judged(no_reuse, of(stored, "naive-f32", "4096x4096x1024"))
     assert (finding.cost or 0.0) > no_reuse.LEAST_SHARE
@@ -126,3 +146,5 @@ def test_a_finding_says_which_of_its_figures_is_assumed() -> None:
     assert "by assumption" in whys(judged(partial_wave, Facts(half, H200)))
     emulated = record(dict.fromkeys(("elapsed_cycles", "time_cold", "time_hot")) | {"barrier_inst": 3e6})
     assert "an estimate, 22 for each barrier" in whys(judged(barrier_bound, Facts(emulated, H200)))
+    for one, said in ((emulated, True), (record(), False)):
+        assert ("by assumption" in str(occupancy.evidence(Facts(one, H200), "occ_limit_registers"))) is said
