@@ -8,6 +8,7 @@ row that does not hold and the rows that it had.
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -37,20 +38,26 @@ def measure(name: str, parts: Mapping[str, Part], chosen: Sequence[str] | None =
     if unknown:
         sys.stderr.write(f"error: {name} has no part {' or '.join(unknown)}\n  try: {' '.join(parts)}\n")
         return 2
-    shared = Topic(name)
-    for part in chosen:
-        topic = Topic(name, folder=shared.folder)
-        started = time.monotonic()
-        kept: Mapping[str, Any] = {}
-        try:
-            kept = parts[part](topic)
-        except FAILURES as error:
-            sys.stderr.write(traceback.format_exc())
-            topic.show(f"{part}: measured to its end", f"{type(error).__name__}: {error}"[:300], "", "==", "yes")
-        seconds = time.monotonic() - started
-        sys.stderr.write(f"{seconds:7.1f} s  part {part}\n")
-        keep(topic, part, kept, seconds, tuple(parts))
+    folder = Topic(name).folder
+    try:
+        for part in chosen:
+            _measure(Topic(name, folder=folder), part, parts)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
     return 0
+
+
+def _measure(topic: Topic, part: str, parts: Mapping[str, Part]) -> None:
+    started = time.monotonic()
+    kept: Mapping[str, Any] = {}
+    try:
+        kept = parts[part](topic)
+    except FAILURES as error:
+        sys.stderr.write(traceback.format_exc())
+        topic.show(f"{part}: measured to its end", f"{type(error).__name__}: {error}"[:300], "", "==", "yes")
+    seconds = time.monotonic() - started
+    sys.stderr.write(f"{seconds:7.1f} s  part {part}\n")
+    keep(topic, part, kept, seconds, tuple(parts))
 
 
 def keep(topic: Topic, part: str, kept: Mapping[str, Any], seconds: float, order: Sequence[str]) -> None:
@@ -63,7 +70,7 @@ def keep(topic: Topic, part: str, kept: Mapping[str, Any], seconds: float, order
         parts[content["run_of"]]["run"] = content["run"]
     parts[part] = {
         "seconds": seconds,
-        "measured": measured(run) if run is not None else {},
+        "measured": measured(run) if run is not None and run.records else {},
         **{name: msgspec.to_builtins(value) for name, value in kept.items()},
     }
     rows = {name: [row for row in content.get("shows", []) if row.get("part") == name] for name in order}

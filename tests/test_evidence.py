@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -27,6 +28,7 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleTyp
     monkeypatch.syspath_prepend(str(ROOT / "evidence"))
     module = importlib.import_module("parts")
     monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     yield module
     for name in ("parts", "topic", "ladder"):
         sys.modules.pop(name, None)
