@@ -169,14 +169,16 @@ def test_the_clusters_of_the_grid_are_whole() -> None:
 def test_the_selector_loses_little_among_the_candidates_that_were_timed() -> None:
     with gzip.open(Path(__file__).parents[1] / "data" / "hopper-candidates.json.gz") as file:
         timed = json.load(file)
-    lost = {}
+    lost, moved = {}, {}
     for shape, found in timed["shapes"].items():
+        moved[shape] = max(found["cublas"]) / min(found["cublas"])  # the same kernel before the candidates and after
+        seconds = {tuple(row[:-1]): row[-1] for row in found["candidates"]}
         m, n, k = map(int, shape.split("x"))
-        configs = tuple(dict(zip(timed["tunables"], row, strict=False)) for row in found["candidates"])
-        seconds = [row[-1] for row in found["candidates"]]
-        picked = selector.estimate(gemm(m, n, k, layout="nt"), configs, H200).argmin()
-        lost[shape] = seconds[picked] / min(seconds)
+        # out of the whole space, as a user's problem is: a pick that was not timed is a KeyError
+        choice = selector.choose(gemm(m, n, k, layout="nt"), {}, H200)
+        assert choice is not None
+        lost[shape] = seconds[tuple(choice.config[name] for name in timed["tunables"])] / min(seconds.values())
     assert len(lost) >= 40
-    assert geometric_mean(lost.values()) <= 1.03
-    large = {shape: ratio for shape, ratio in lost.items() if shape.startswith(("128x", "4096x"))}
-    assert max(large.values()) <= 1.10, large
+    assert geometric_mean(lost.values()) <= 1.02
+    large = {shape: ratio / moved[shape] for shape, ratio in lost.items() if shape.startswith(("128x", "4096x"))}
+    assert max(large.values()) <= 1.075, large

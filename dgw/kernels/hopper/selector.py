@@ -1,9 +1,9 @@
 """Which tile, cluster and split of k a problem gets: the candidates' times, estimated from what would hold them up.
 
-The estimate of a candidate (seconds): a start, then for each wave of CTAs the k tiles of a tile of D, each as slow as
-the slowest of the tensor cores, the SM's share of L2, all of L2, and the latency of a ring of that depth; then what a
-tile costs beside its products, and the exchange of sums where k is split. Nothing is faster than DRAM delivers A, B and
-D once.
+The estimate of a candidate (seconds): a start, then for each wave of CTAs the k tiles of a tile of D, each about as
+slow as the slowest of the tensor cores, the SM's share of L2, and the latency of a ring of that depth; then what a tile
+costs beside its products, and the exchange of sums where k is split. Nothing is faster than DRAM delivers A, B and D,
+and what far SMs ask for at the same time is delivered more than once.
 
 The constants are a fit, not measurements of what they are named for: they were searched so that the choice loses least
 among candidates timed on an H200 (tests/data/hopper-candidates.json.gz; a test says how much). How far it is from the
@@ -26,20 +26,23 @@ from dgw.model import Config, Device, Problem, Tunable
 F64 = npt.NDArray[np.float64]
 
 CLOCK = 1.70e9  # Hz, of the fit
-START = 0.90e-6  # s: launch, barriers, the first tile from DRAM
-TILE = 2.44e-6  # s a tile of D: the pipeline drains and fills
-STORE = 0.118  # cycles an element of a tile: finishing and storing
-EXCHANGE = 0.16e-6  # s: two meetings of a cluster
-EXCHANGED = 1.47  # cycles an element of a tile that is exchanged
-SM_BYTES = 73.7  # B a cycle an SM takes from L2
-L2_BYTES = 14.5e12  # B/s that all SMs take from L2
-DRAM_BYTES = 4.4e12  # B/s
-STRADDLE = 1.65  # of what L2 moves, where the lines of an operand do not begin at multiples of its 128 bytes
-LATENCY = 1.37e-6  # s from asking for a tile to having it
-SLOWDOWN = 1.015  # of the tensor cores, against their rate
-ONE_GROUP = 58.0  # cycles a k tile of a single warpgroup, in which no other multiplies
-CLUSTERED = 1.3  # where CTAs share tiles and so wait for each other
-CLUSTER_START = 0.5e-6  # s
+START = 0.86e-6  # s: launch, barriers, the first tile from DRAM
+TILE = 0.73e-6  # s a tile of D: the pipeline drains and fills
+STORE = 0.086  # cycles an element of a tile: finishing and storing
+EXCHANGE = 2.1e-6  # s: two meetings of a cluster
+EXCHANGED = 0.176  # cycles an element of a tile that is exchanged
+SM_BYTES = 100.0  # B a cycle an SM takes from L2
+DRAM_BYTES = 4.28e12  # B/s
+FAR = 1.77  # times an operand leaves DRAM that CTAs ask for at the same time, other than neighbours or a cluster's
+STRADDLE = 2.0  # of what L2 moves, where the lines of an operand do not begin at multiples of its 128 bytes
+LATENCY = 1.46e-6  # s from asking for a tile to having it
+SLOWDOWN = 1.023  # of the tensor cores, against their rate
+NARROW = 12.2  # columns: a narrow tile reads more of A for each product, which costs power and so clock
+UNEVEN = 0.082  # of the products' time, where the columns are an odd multiple of 16
+CLUSTERED = 1.053  # where CTAs share tiles and so wait for each other
+CLUSTER_START = 0.37e-6  # s
+OVERLAP = 7.8  # exponent of the mean of what holds a k tile up: 1 would add them, infinity take the slowest
+BOUND = 6.0  # the same of what a CTA does and what DRAM does
 LINE_BYTES = 128  # of L2
 GROUP_ROWS = 2048  # of D that CTAs take together
 
@@ -102,29 +105,53 @@ def estimate(problem: Problem, configs: tuple[Config, ...], device: Device) -> F
         np.array([int(config[name]) for config in configs], np.float64)
         for name in ("BM", "BN", "CLUSTER_M", "CLUSTER_N", "SPLIT", "STAGES")
     )
-    a_along_k, b_along_k = k_major(problem, "a"), k_major(problem, "b")
-    bytes_a = np.array([tiling.tile_bytes(int(extent), a_along_k) for extent in bm], np.float64)
-    bytes_b = np.array([tiling.tile_bytes(int(extent), b_along_k) for extent in bn], np.float64)
-    rows = np.ceil(problem.m / bm)
-    clusters = np.ceil(rows / cluster_m) * np.ceil(np.ceil(problem.n / bn) / cluster_n)
+    rows, columns = np.ceil(problem.m / bm), np.ceil(problem.n / bn)
     shared = cluster_m * cluster_n
-    ctas = clusters * shared * split
+    ctas = np.ceil(rows / cluster_m) * np.ceil(columns / cluster_n) * shared * split
     slots = np.array([resident(device, int(size)) for size in shared * split], np.float64)
     tiles_k = np.ceil(ceil_div(problem.k, tiling.DEPTH) / split)
 
-    products = bm / 64 * 4 * np.maximum(bn / 2, 16 + bn / 4) * SLOWDOWN / CLOCK
-    products = products + np.where(bm == 64, ONE_GROUP / CLOCK, 0.0)
-    lines_a, lines_b = (STRADDLE if _straddles(problem, name) else 1.0 for name in ("a", "b"))
-    taken = bytes_a / cluster_n * lines_a + bytes_b / cluster_m * lines_b
-    from_l2 = np.maximum(taken / SM_BYTES / CLOCK, taken * np.minimum(ctas, slots) / L2_BYTES)
-    step = np.maximum.reduce([products, from_l2, LATENCY / stages])
+    step = _mean((_products(bm, bn), _from_l2(problem, bm, bn, cluster_m, cluster_n), LATENCY / stages), OVERLAP)
     step = step * np.where(shared > 1, CLUSTERED, 1.0)
     exchange = np.where(split > 1, EXCHANGE + bm * bn * EXCHANGED / CLOCK * (split - 1) / split, 0.0)
     tile = tiles_k * step + TILE + bm * bn * STORE / CLOCK + exchange
-    least = problem.compulsory_bytes / DRAM_BYTES
-    busy = ((np.ceil(ctas / slots) * tile) ** 6 + least**6) ** (1 / 6)
+    # CTAs of no cluster that compute two tiles, one below the other, run on neighbouring SMs
+    once_a, once_b = columns <= cluster_n, (rows <= cluster_m) | ((rows <= 2) & (shared * split == 1))
+    busy = _mean((np.ceil(ctas / slots) * tile, _from_dram(problem, once_a, once_b)), BOUND)
     found: F64 = START + busy + np.where(shared > 1, CLUSTER_START, 0.0)
     return found
+
+
+def _mean(seconds: tuple[F64, ...], exponent: float) -> F64:
+    """What takes these times at once: a little more than the longest."""
+    found: F64 = sum(one**exponent for one in seconds) ** (1 / exponent)
+    return found
+
+
+def _products(bm: F64, bn: F64) -> F64:
+    """Seconds of a k tile on the tensor cores."""
+    uneven = np.where(bn % 32 == 16, UNEVEN, 0.0)
+    found: F64 = bm / 64 * 4 * np.maximum(bn / 2, 16 + bn / 4) * (SLOWDOWN + NARROW / bn + uneven) / CLOCK
+    return found
+
+
+def _from_l2(problem: Problem, bm: F64, bn: F64, cluster_m: F64, cluster_n: F64) -> F64:
+    """Seconds in which an SM takes a k tile of both operands from L2, one copy for a cluster."""
+    taken = np.zeros_like(bm)
+    for name, extents, sharers in (("a", bm, cluster_n), ("b", bn, cluster_m)):
+        along_k = k_major(problem, name)
+        tile = np.array([tiling.tile_bytes(int(extent), along_k) for extent in extents], np.float64)
+        taken += tile / sharers * (STRADDLE if _straddles(problem, name) else 1.0)
+    found: F64 = taken / SM_BYTES / CLOCK
+    return found
+
+
+def _from_dram(problem: Problem, once_a: npt.NDArray[np.bool_], once_b: npt.NDArray[np.bool_]) -> F64:
+    """Seconds in which DRAM delivers everything; `once`: no two far SMs ask for the same of the operand."""
+    again = np.zeros(once_a.shape, np.float64)
+    for name, once in (("a", once_a), ("b", once_b)):
+        again += np.where(once, 0.0, (FAR - 1) * problem.bytes_of(name))
+    return (problem.compulsory_bytes + again) / DRAM_BYTES
 
 
 def _straddles(problem: Problem, name: str) -> bool:
