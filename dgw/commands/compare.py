@@ -35,6 +35,7 @@ def compare(
     explain: Annotated[
         bool, typer.Option("--explain", help="Also why each is slower or faster than the one before: cycles by cause.")
     ] = False,
+    lock_clocks: options.LockClocks = 0,
     sass: Annotated[bool, typer.Option("--sass", help="Also the instruction mixes of their machine code.")] = False,
 ) -> None:
     """Variants side by side, sorted as a ladder: by family, lowest stage first, baselines last.
@@ -45,7 +46,10 @@ def compare(
     wanted = split([*(names or ()), *(ask.variant or ())])
     below = [text for text, on in ((differences, explain), (mixes, sass)) if on]
     told = with_differences if explain and ask.json else explained
-    measure(ctx, ask, wanted, against, counters, by_line, family, explain=told, listings=_joined(below))
+    measure(
+        ctx, ask, wanted, against, counters, by_line, family, lock_mhz=lock_clocks, explain=told,
+        listings=_joined(below),
+    )  # fmt: skip
 
 
 def _joined(texts: Sequence[Callable[[Session], str]]) -> Callable[[Session], str] | None:

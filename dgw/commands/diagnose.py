@@ -35,6 +35,7 @@ def diagnose(
     run: Annotated[
         str, typer.Option("--run", metavar="RUN", help="What a stored run says (an id, or last); nothing is measured.")
     ] = "",
+    lock_clocks: options.LockClocks = 0,
     unknown: Annotated[bool, typer.Option("--unknown", help="Also what cannot be told, and how to get it.")] = False,
 ) -> None:
     """What keeps a kernel from being faster: causes with their evidence, the costliest first, and what to do.
@@ -44,9 +45,12 @@ def diagnose(
     (--kernel) and, without a GPU, in the emulator.
     """
     if run:
+        from dgw.commands.locking import nothing_to_lock
+
+        nothing_to_lock(lock_clocks, "a stored run is only read")
         _stored(run, ask, unknown)
         return
-    _walk(ctx, ask, sequence)
+    _walk(ctx, ask, sequence, lock_clocks)
 
 
 def _stored(run: str, ask: Ask, unknown: bool) -> None:
@@ -75,9 +79,10 @@ def _stored(run: str, ask: Ask, unknown: bool) -> None:
         say(causes(f"{record.case.variant} at {record.case.problem.shape}", found[record.case.key], width(), colour()))
 
 
-def _walk(ctx: typer.Context, ask: Ask, name: str) -> None:
+def _walk(ctx: typer.Context, ask: Ask, name: str, lock_mhz: int) -> None:
     from dgw.commands import request
-    from dgw.commands.session import Session, machine
+    from dgw.commands.locking import machine_to_lock
+    from dgw.commands.session import Session
     from dgw.recipes.retyping import kernel_options, step_with_kernels
     from dgw.recipes.sequence import walk
     from dgw.recipes.sequences import SEQUENCES
@@ -85,14 +90,14 @@ def _walk(ctx: typer.Context, ask: Ask, name: str) -> None:
 
     if name not in SEQUENCES:
         raise UsageError(f"no sequence is named {name!r}", f"--sequence {request.nearest(name, list(SEQUENCES))}")
-    where = machine(ask)
+    where = machine_to_lock(ask, lock_mhz)
     variants = request.library(ask)
     names = split(ask.variant)
     problems = request.problems(ask, f"dgw diagnose {' '.join(f'--variant {one}' for one in names)}".strip())
     wanted = request.wanted(ask, names, "", variants, where)
     configs = request.configs(ask.config)
     cases = [c for problem in problems for c in request.cases(problem, wanted, configs, where.device)]
-    session = Session(ask, tuple(ctx.obj or ()), variants, where)
+    session = Session(ask, tuple(ctx.obj or ()), variants, where, lock_mhz=lock_mhz)
     own = kernel_options(session.arguments)
     walks: list[dict[str, Any]] = []
     for case in cases:

@@ -67,10 +67,6 @@ Wait = Annotated[
     float | None,
     typer.Option("--wait", metavar="S", min=0, help="Seconds to wait for a GPU that another dgw measures on."),
 ]
-LockClocks = Annotated[
-    int,
-    typer.Option("--lock-clocks", metavar="MHZ", min=0, help="Hold the SM clock there meanwhile; needs the right to."),
-]
 AllowShared = Annotated[
     bool, typer.Option("--allow-shared", help="Measure also on a MIG slice, or where other processes compute.")
 ]
@@ -112,7 +108,7 @@ class Typed:
     self_test: SelfTest = 0
     calibrate: Calibrate = False
     wait: Wait = None
-    lock_clocks: LockClocks = 0
+    lock_clocks: options.LockClocks = 0
     allow_shared: AllowShared = False
     on_inconclusive: OnInconclusive = "fail"
     on_missing: OnMissing = "fail"

@@ -36,8 +36,7 @@ def hold_gpu(wait_s: float | None, lock_mhz: int = 0, allow_shared: bool = False
     Raises Missing when another process holds it for longer, when it is a MIG slice or others compute on it (unless
     `allow_shared`), and when its clocks cannot be locked at `lock_mhz` (0: they are left alone).
     """
-    from dgw.workbench import slots
-    from dgw.workbench.clocks import locked
+    from dgw.workbench import clocks, slots
 
     began = time.monotonic()
 
@@ -49,15 +48,15 @@ def hold_gpu(wait_s: float | None, lock_mhz: int = 0, allow_shared: bool = False
             )
         return False
 
-    with slots.hold(slots.visible()[:1], note, stopped) as held:
-        why = shared_gpu(held.slot.uuid, GRACE_S)
+    def look(slot: slots.Slot) -> None:
+        why = shared_gpu(slot.uuid, GRACE_S)
         if why and not allow_shared:
             raise Missing(f"the GPU is not free for a measurement: {why}", "wait, another GPU, or --allow-shared")
         if why:
             note(f"warning: {why}; times and counters include that work")
-        clocks = locked(held.slot.uuid, lock_mhz, note) if lock_mhz else contextlib.nullcontext()
-        with clocks:
-            yield dict(held.environment)
+
+    with clocks.hold(slots.visible()[:1], lock_mhz, note, stopped, look) as held:
+        yield dict(held.environment)
 
 
 def shared_gpu(uuid: str, grace_s: float = 0.0) -> str:

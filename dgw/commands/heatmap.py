@@ -61,6 +61,7 @@ def heatmap(
     terminal: Terminal = False,
     of_run: OfRun = "",
     gpus: Gpus = None,
+    lock_clocks: options.LockClocks = 0,
     fresh: Fresh = False,
 ) -> None:
     """A map of tile sizes: what is not in the store is swept, then drawn on the terminal, as PNG, SVG or CSV.
@@ -68,14 +69,16 @@ def heatmap(
     Without a GPU it shows what the emulator counts and the compiler says: conflicts, registers, occupancy, bounds.
     """
     from dgw.commands import request
+    from dgw.commands.locking import nothing_to_lock
     from dgw.commands.sweep_view import watching
     from dgw.commands.sweeping import run
 
     _form(output)
     if of_run:
+        nothing_to_lock(lock_clocks, "a stored run is only drawn")
         _stored(of_run, split(metric) or ["tflops"], _typed_axes(x, y, split(facet), fix), output, terminal)
         return
-    where = place(ask)
+    where = place(ask, lock_clocks)
     problems = request.problems(ask, " ".join(["dgw heatmap", *(f"--variant {name}" for name in split(ask.variant))]))
     variants = request.library(ask)
     wanted = request.wanted(ask, split(ask.variant), "", variants, where)
@@ -84,7 +87,7 @@ def heatmap(
     rest = rest or ("best" if where.engine == "gpu" else "default")
     axes, narrow = _plan(wanted, x, y, split(facet), space, fix, rest, request.typed(ask, "dgw heatmap"))
     ask = replace(ask, resume=not fresh)
-    session = session_of(ask, tuple(ctx.obj or ()), variants, where, counters)
+    session = session_of(ask, tuple(ctx.obj or ()), variants, where, counters, lock_clocks)
     fields = fields_of(ask, problems, wanted, narrow, where, sample)
     wish = wish_of(fields, session, beside, "all", gpus, fresh)
     with watching("dgw heatmap") as view:

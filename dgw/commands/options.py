@@ -123,6 +123,9 @@ Tuned = Annotated[
     str,
     Option("--tuned", metavar="FILE|none", help="Tuned configs by dgw best. [default: .dgw/tuned.json, if there]"),
 ]
+LockClocks = Annotated[
+    int, Option("--lock-clocks", metavar="MHZ", min=0, help="Hold the SM clock there meanwhile; needs the right to.")
+]
 NoStore = Annotated[bool, Option("--no-store", help="Keep nothing.")]
 
 

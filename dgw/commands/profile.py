@@ -29,12 +29,17 @@ def profile(
     verify_time: options.VerifyTime = False,
     no_time: options.NoTime = False,
     tuned: options.Tuned = "",
+    lock_clocks: options.LockClocks = 0,
 ) -> None:
     """Measure variants on shapes: time, counters and static facts in one table.
 
     Without a GPU the kernels run in the emulator: results, conflicts, traffic, registers and occupancy are real, time
     is not measured, and a lower bound is printed instead.
     """
+    if no_time:
+        from dgw.commands.locking import nothing_to_lock
+
+        nothing_to_lock(lock_clocks, "--no-time takes none")
     measure(
         ctx,
         ask,
@@ -46,6 +51,7 @@ def profile(
         verify_time=verify_time,
         no_time=no_time,
         tuned=tuned,
+        lock_mhz=lock_clocks,
     )
 
 
@@ -61,23 +67,25 @@ def measure(
     verify_time: bool = False,
     no_time: bool = False,
     tuned: str = "none",
+    lock_mhz: int = 0,
     explain: Callable[[Session], tuple[Finding, ...]] | None = None,
     listings: Callable[[Session], str] | None = None,
 ) -> None:
     """What `profile` and `compare` share: everything, given the names.
 
-    Tuned configs are taken from the file `tuned`, where it is not `none`. `explain` draws conclusions from the finished
-    records, `listings` adds text below them.
+    Tuned configs are taken from the file `tuned`, where it is not `none`. `lock_mhz` locks the SM clock, 0 leaves it
+    alone. `explain` draws conclusions from the finished records, `listings` adds text below them.
     """
     from dgw.commands import lanes, request
     from dgw.commands.console import progress
     from dgw.commands.ending import finish
-    from dgw.commands.session import Session, execute, machine
+    from dgw.commands.locking import machine_to_lock
+    from dgw.commands.session import Session, execute
     from dgw.commands.tuning import tuned_cases
     from dgw.workbench.metrics import resolve
 
     command = f"dgw {ctx.info_name} {' '.join(f'--variant {name}' for name in names)}".strip()
-    where = machine(ask)
+    where = machine_to_lock(ask, lock_mhz)
     resolve(counters, where.device.arch)
     problems = request.problems(ask, command)
     variants = request.library(ask)
@@ -96,6 +104,7 @@ def measure(
         ask, tuple(ctx.obj or ()), variants, where, counters,
         lanes=frozenset({"check", *(p.lane for p in passes), *(lane for lane, on in wanted_lanes.items() if on)}),
         baselines=tuple(v.id for v in beside), passes=passes, verify_time=verify_time,
+        lock_mhz=lock_mhz,
     )  # fmt: skip
     with progress(ctx.info_name or "dgw") as bar:
         execute(session, cases, bar)

@@ -23,17 +23,20 @@ def finished_before(session: Session, cases: Sequence[Case], store: Store) -> li
     cache = CompileCache(cache_folder())
     device = session.machine.device
     keys = [prepare(case, session.variants[case.variant], device, cache).record.resume_key for case in cases]
-    found = store.finished(keys)
-    records = [found[key] for key in keys if key in found]
-    return [record for record in records if complete(session, record)]
+    found = store.finished(keys, lambda record: complete(session, record))
+    return [found[key] for key in keys if key in found]
 
 
 def complete(session: Session, record: Record) -> bool:
-    """Whether a record was made by the same engine and has the lanes that this session wants."""
+    """Whether a record was made by the same engine, at the same locked clock if any, and has the lanes wanted here."""
+    from dgw.workbench.locked_clock import clock_of
+
     if record.environment.engine != ENGINES[session.machine.engine]:
         return False
     if session.machine.engine != "gpu":
         return session.machine.engine == "static" or record.check is not None
+    if session.lanes - {"check"} and clock_of(record) not in (None, session.locked_hz):
+        return False
     timed = "time" not in session.lanes or any(record.number(name) is not None for name in TIMES)
     counted = "counters" not in session.lanes or any(m.collector == "ncu" for m in record.measurements)
     return timed and counted and record.check is not None

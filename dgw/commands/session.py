@@ -48,7 +48,10 @@ def stamp() -> tuple[str, str]:
 
 @dataclass
 class Session:
-    """A run under way: what was asked, the records so far by case key, and the kept reports of ncu by content."""
+    """A run under way: what was asked, the records so far by case key, and the kept reports of ncu by content.
+
+    Figures are taken while the SM clock is locked at `lock_mhz`; 0: it is left alone.
+    """
 
     ask: Ask
     arguments: tuple[str, ...]
@@ -59,6 +62,7 @@ class Session:
     baselines: tuple[str, ...] = ()
     passes: tuple[Pass, ...] = ()
     verify_time: bool = False
+    lock_mhz: int = 0
     finished: dict[str, Record] = field(default_factory=dict)
     reports: dict[str, Path] = field(default_factory=dict)
     interrupted: bool = False
@@ -69,6 +73,11 @@ class Session:
     def records(self) -> list[Record]:
         """The records so far, in the order in which their cases were first finished."""
         return list(self.finished.values())
+
+    @property
+    def locked_hz(self) -> float:
+        """The clock that is locked, in Hz, 0 where none is."""
+        return self.lock_mhz * 1e6
 
     @property
     def run(self) -> Run:
@@ -211,7 +220,8 @@ def _on_gpu(
     store: Store | None,
     known: Mapping[str, Record],
 ) -> None:
-    from dgw.workbench import runner, slots
+    from dgw.workbench import clocks, runner, slots
+    from dgw.workbench.protocol import Policy
 
     def keep_artifact(path: Path, kind: str, name: str) -> Artifact:
         assert store is not None
@@ -227,11 +237,12 @@ def _on_gpu(
         cache_dir=cache_folder(),
         environment=session.machine.environment,
         counters=session.counters,
+        policy=Policy(locked_hz=session.locked_hz),
         activity=session.verify_time,
         deadline_s=session.ask.deadline,
         keep_artifact=None if store is None else keep_artifact,
         passes=session.passes,
-        gpu=lambda: slots.hold(slots.visible()[:1], note),
+        gpu=lambda: clocks.hold(slots.visible()[:1], session.lock_mhz, note),
     )
     against: dict[Problem, list[Case]] = {}
     for case in cases:

@@ -52,6 +52,7 @@ def sweep(
     counters: Counters = "none",
     count: CountFor = "finalists",
     gpus: Gpus = None,
+    lock_clocks: options.LockClocks = 0,
     fresh: Fresh = False,
     top: Top = 10,
 ) -> None:
@@ -64,25 +65,25 @@ def sweep(
     from dgw.commands.sweep_view import watching
     from dgw.commands.sweeping import run
 
-    where = place(ask)
+    where = place(ask, lock_clocks)
     problems = request.problems(ask, " ".join(["dgw sweep", *(f"--variant {name}" for name in split(ask.variant))]))
     variants = request.library(ask)
     wanted = request.wanted(ask, split(ask.variant), "", variants, where)
     narrow = narrowed(space, fix, wanted, request.typed(ask, "dgw sweep"))
     fields = fields_of(ask, problems, wanted, narrow, where, sample)
-    session = session_of(ask, tuple(ctx.obj or ()), variants, where, counters)
+    session = session_of(ask, tuple(ctx.obj or ()), variants, where, counters, lock_clocks)
     wish = wish_of(fields, session, against, count, gpus, fresh)
     with watching("dgw sweep") as view:
         run(session, wish, view)
     _finish(session, fields, top)
 
 
-def place(ask: Ask) -> Machine:
-    """Where the cases run: on this machine, or on the GPUs of a cluster."""
-    from dgw.commands.session import machine
+def place(ask: Ask, lock_mhz: int = 0) -> Machine:
+    """Where the cases run: on this machine, or on the GPUs of a cluster, whose clocks are not locked from here."""
+    from dgw.commands.locking import machine_to_lock
 
-    if not isinstance(ask.engine, Cluster):
-        return machine(ask)
+    if lock_mhz or not isinstance(ask.engine, Cluster):
+        return machine_to_lock(ask, lock_mhz)
     from dgw.commands.sweep_cluster import cluster_machine
 
     return cluster_machine(ask)
@@ -117,14 +118,20 @@ def fields_of(
 
 
 def session_of(
-    ask: Ask, arguments: tuple[str, ...], variants: Mapping[str, Variant], where: Machine, counters: str
+    ask: Ask,
+    arguments: tuple[str, ...],
+    variants: Mapping[str, Variant],
+    where: Machine,
+    counters: str,
+    lock_mhz: int = 0,
 ) -> Session:
     """A session whose cases are checked and timed, and counted where counters are asked for."""
     from dgw.commands.session import Session
     from dgw.workbench.metrics import resolve
 
     resolve(counters, where.device.arch)
-    return Session(ask, arguments, variants, where, counters, lanes=frozenset({"check", "time"}))
+    lanes = frozenset({"check", "time"})
+    return Session(ask, arguments, variants, where, counters, lanes=lanes, lock_mhz=lock_mhz)
 
 
 def wish_of(

@@ -28,7 +28,7 @@ def local_force(
     keep_artifact: Callable[..., Artifact] | None,
 ) -> Workforce:
     """The GPUs asked for, else all that are like the first. Each lot takes one that nobody holds."""
-    from dgw.workbench import runner, slots
+    from dgw.workbench import clocks, runner, slots
     from dgw.workbench.sweep import lots
     from dgw.workbench.sweep.engine import Inline, Workforce
 
@@ -36,7 +36,7 @@ def local_force(
     stop, lock = threading.Event(), threading.Lock()
 
     def hold() -> AbstractContextManager[Held]:
-        return slots.hold(here, note, stop.is_set)
+        return clocks.hold(here, session.lock_mhz, note, stop.is_set)
 
     setup = runner.Session(
         variants=session.variants,

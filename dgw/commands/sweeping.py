@@ -154,7 +154,7 @@ class _Sweeping:
         if self.store is None:
             return
         keys = {self.prepared[case.key].record.resume_key: case.key for case in self._cases()}
-        found = [record for record in self.store.finished(keys).values() if self._usable(record)]
+        found = list(self.store.finished(keys, self._usable).values())
         if not found:
             return
         self._keep_all([record for one in found for record in (one, *self._twins_of(one))])
@@ -181,6 +181,7 @@ class _Sweeping:
         emulate(self.session, left, self.keep, self.view.doing)
 
     def _on_gpu(self) -> None:
+        from dgw.workbench.protocol import SCREEN
         from dgw.workbench.sweep.engine import Order, sweep
         from dgw.workbench.sweep.space import default
 
@@ -198,6 +199,7 @@ class _Sweeping:
             always=[case.key for case in cases if case.config == defaults[case.problem, case.variant]],
             counters=self.session.counters,
             count=self.wish.count,
+            policy=msgspec.structs.replace(SCREEN, locked_hz=self.session.locked_hz),
         )
         force = self._force()
         done = False

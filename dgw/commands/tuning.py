@@ -24,6 +24,7 @@ def tuned_cases(
     """
     from dgw.reports.tables import config_text
     from dgw.workbench import tuned
+    from dgw.workbench.locked_clock import locked_at
 
     path = Path(named) if named else tuned.default_path()
     if typed or named == "none" or path is None:
@@ -39,5 +40,7 @@ def tuned_cases(
         found.append(msgspec.structs.replace(case, config=dict(entry.config)))
         what = f"{case.variant} at {case.problem.shape} {case.problem.a.dtype}"
         text = f"{what}: tuned config {config_text(entry.config)}"
-        note(f"{text} from {path}, measured {entry.measured[:10]} on {entry.device}; --tuned none for the default")
+        clock = f", SM clock locked at {hertz * 1e-6:.0f} MHz" if (hertz := locked_at(entry.protocol)) else ""
+        where_from = f"measured {entry.measured[:10]} on {entry.device}{clock}"
+        note(f"{text} from {path}, {where_from}; --tuned none for the default")
     return found

@@ -14,6 +14,7 @@ from dgw.errors import NotComparable
 from dgw.model import Device, Noun, Record
 from dgw.recipes.diagnosis import of
 from dgw.recipes.facts import Facts
+from dgw.workbench.locked_clock import clock_of
 
 CHANGED = 0.10
 """Relative change of a counter from which it is listed."""
@@ -109,8 +110,8 @@ class Explanation(Noun, frozen=True, kw_only=True):
 def explain(base: Record, head: Record, device: Device | None = None) -> Explanation:
     """Where the difference between two records of one problem went.
 
-    NotComparable when one of them is not ok, they are of different problems, devices, drivers or engines, or one has no
-    cycles.
+    NotComparable when one of them is not ok, they are of different problems, devices, drivers, engines or locked
+    clocks, or one has no cycles.
     """
     _comparable(base, head)
     one, two = (Facts(record, device or of(record)) for record in (base, head))
@@ -165,6 +166,11 @@ def _comparable(base: Record, head: Record) -> None:
         if mine != theirs and mine and theirs:
             why = f"the records are of different {name}s, {mine} and {theirs}"
             raise NotComparable(why, "measure both on one machine")
+    clocks = [clock for record in (base, head) if (clock := clock_of(record)) is not None]
+    if len(set(clocks)) > 1:
+        texts = [f"locked at {clock * 1e-6:.0f} MHz" if clock else "not locked" for clock in clocks]
+        why = f"the records were made with SM clocks {' and '.join(texts)}"
+        raise NotComparable(why, "measure both with the same --lock-clocks, or both without")
 
 
 def _name(record: Record, other: Record) -> str:

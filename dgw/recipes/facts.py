@@ -25,6 +25,7 @@ from dgw.model import (
     TensorMap,
 )
 from dgw.recipes import retyping
+from dgw.workbench.locked_clock import clock_of
 
 SECTOR = 32  # bytes
 SCHEDULERS = 4
@@ -365,5 +366,7 @@ class Facts:
         return f"dgw heatmap --variant {self.case.variant} --shape {self.problem.shape}"
 
     def command(self, metrics: Sequence[str] = (), variant: str = "") -> str:
-        """The command that measures this case again: with these metrics or by another variant."""
-        return retyping.profile(self.case, metrics, variant)
+        """The command that measures this case again, at its locked clock: with these metrics or by another variant."""
+        clock = clock_of(self.record)
+        held = f" --lock-clocks {clock * 1e-6:.0f}" if clock else ""
+        return f"{retyping.profile(self.case, metrics, variant)}{held}"

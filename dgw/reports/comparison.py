@@ -17,6 +17,7 @@ from dgw.model import Measurement, Record, Run
 from dgw.reports.notes import failure_text
 from dgw.reports.tables import SPECS, Cell, Line, config_text, machine_text, problem_text
 from dgw.reports.units import show
+from dgw.workbench.locked_clock import said
 
 TIMES = ("time_cold", "time_hot")
 FASTER, SLOWER, ALIKE, UNTIMED = "faster", "slower", "no difference shown", "not timed"
@@ -106,7 +107,7 @@ class Comparison:
     def machines(self, which: int) -> str:
         """The machines of one side (0 or 1) of the pairs."""
         records = [(pair.base, pair.head)[which] for pair in self.pairs]
-        return "; ".join(dict.fromkeys(machine_text(record) for record in records))
+        return "; ".join(dict.fromkeys(f"{machine_text(record)}{said([record])}" for record in records))
 
     def count(self, verdict: str) -> int:
         """How many pairs have a verdict."""

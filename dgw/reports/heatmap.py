@@ -12,6 +12,7 @@ from dgw.model import Config, Problem, Record
 from dgw.reports.heatmap_cells import STATES, Cells, Square, Standing, State, Value, best_of, protocol_of, taken
 from dgw.reports.tables import SPECS, config_text, dtype_text, machine_text
 from dgw.reports.units import UNIT_STYLE, Style, shared_unit, show_in
+from dgw.workbench.locked_clock import said
 from dgw.workbench.metrics import METRICS
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
@@ -239,7 +240,7 @@ def _finished(
     return Grid(
         problem=records[0].case.problem,
         subject=" and ".join(dict.fromkeys(record.case.variant for record in records)),
-        machine=machine_text(shown),
+        machine=f"{machine_text(shown)}{said(records)}",
         metric=metric,
         label=label,
         style=style,

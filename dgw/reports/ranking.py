@@ -11,6 +11,7 @@ from dgw.reports.notes import failure_text
 from dgw.reports.tables import config_text, machine_text, problem_text
 from dgw.reports.terminal import Paint, listing
 from dgw.reports.units import show
+from dgw.workbench.locked_clock import said
 from dgw.workbench.plausibility import ranked
 from dgw.workbench.sweep import race
 
@@ -60,7 +61,7 @@ def _ranking(members: Sequence[Record], defaults: Default) -> Ranking:
     shown = next((r for r in members if r.environment.engine != "none"), members[0])
     return Ranking(
         problem=members[0].case.problem,
-        machine=machine_text(shown),
+        machine=f"{machine_text(shown)}{said(members)}",
         order=tuple(placed),
         outcomes=Counter(record.outcome for record in members),
         reasons=failed,

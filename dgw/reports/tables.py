@@ -12,6 +12,7 @@ from functools import cached_property
 
 from dgw.model import Measurement, Problem, Record
 from dgw.reports.units import UNKNOWN, Style, shared_unit, show, show_in
+from dgw.workbench.locked_clock import said
 
 
 @dataclass(frozen=True)
@@ -341,7 +342,7 @@ def build(records: Sequence[Record], order: Mapping[str, int] | None = None) -> 
             members.sort(key=lambda record: order.get(record.case.variant, len(order)))
         shown, hidden = _shown(problem, members)
         columns = tuple(Column(title, record) for title, record in zip(_titles(members), members, strict=True))
-        blocks.append(Block(problem, machine, columns, shown, hidden))
+        blocks.append(Block(problem, f"{machine}{said(members)}", columns, shown, hidden))
     return tuple(blocks)
 
 

@@ -10,10 +10,13 @@ import contextlib
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from dgw.errors import Missing, UsageError
+
+if TYPE_CHECKING:
+    from dgw.workbench.slots import Held, Slot
 
 WITHIN = 0.01
 """How far (relative) the SM clock may be from the locked one; below it the power or heat limit took over."""
@@ -44,6 +47,26 @@ def locked(uuid: str, megahertz: int, warn: Callable[[str], None] = lambda text:
         guardian.stdin.close()
         if guardian.wait() != 0:
             warn("the clocks may still be locked: nvidia-smi --reset-gpu-clocks")
+
+
+@contextlib.contextmanager
+def hold(
+    gpus: Sequence[Slot],
+    megahertz: int = 0,
+    say: Callable[[str], None] = lambda text: None,
+    stopped: Callable[[], bool] = lambda: False,
+    look: Callable[[Slot], None] = lambda slot: None,
+) -> Iterator[Held]:
+    """`slots.hold`, with the SM clock of the GPU that it takes at so many MHz inside (0: its clocks are left alone).
+
+    `look` sees the GPU before anything of it is changed, and may raise. Raises Missing, UsageError as `locked` does.
+    """
+    from dgw.workbench import slots
+
+    with slots.hold(gpus, say, stopped) as held:
+        look(held.slot)
+        with locked(held.slot.uuid, megahertz, say) if megahertz else contextlib.nullcontext():
+            yield held
 
 
 def guard(uuid: str, megahertz: int, api: Any) -> int:

@@ -1,12 +1,20 @@
-"""Results that cannot be, said with the figures: above the roofline, no time at all, a cold lane that was not cold."""
+"""Results that cannot be, said with the figures: above the roofline, no time at all, a cold lane that was not cold.
+
+Also a locked SM clock that did not hold: the time is what it is, but not one at that clock.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dgw.model import Device, Measurement, Record
 from dgw.toolchain.limits import lower_bound
+from dgw.workbench.clocks import WITHIN
+from dgw.workbench.locked_clock import locked_at
 
 NOT_RANKED = ("above the roofline", "zero time")  # a Record with such a flag is kept out of rankings
 CYCLES_APART = 0.15
+TIMES = ("time_cold", "time_hot")
 HIT_RATE_SLACK = 0.02
 
 
@@ -22,14 +30,13 @@ def flags(record: Record, device: Device) -> tuple[str, ...]:
         *_above_roofline(record, device),
         _warm_cold_lane(record, device),
         _cycles_apart(record, device),
+        *clock_flags(record.measurements),
     ]
     return tuple(flag for flag in found if flag)
 
 
 def _times(record: Record) -> list[Measurement]:
-    return [
-        m for m in record.measurements if m.metric in ("time_cold", "time_hot") and isinstance(m.value, float | int)
-    ]
+    return [m for m in record.measurements if m.metric in TIMES and isinstance(m.value, float | int)]
 
 
 def _zero_time(record: Record) -> str:
@@ -88,4 +95,24 @@ def _cycles_apart(record: Record, device: Device) -> str:
     return (
         f"cycles apart: ncu counted {cycles:.4g} elapsed cycles, the cold time {cold * 1e6:.4g} us at "
         f"{clock * 1e-6:.0f} MHz is {expected:.4g} ({100 * apart:+.0f} %)"
+    )
+
+
+def clock_flags(measurements: Sequence[Measurement]) -> tuple[str, ...]:
+    """One sentence where a reading of the SM clock while the times were sampled is off the locked one; else nothing.
+
+    The first time and the first readings count, as in a record: those of its final figures.
+    """
+    protocol = next((m.protocol for m in measurements if m.metric in TIMES and m.value is not None), "")
+    locked, clock = locked_at(protocol), next((m for m in measurements if m.metric == "sm_clock"), None)
+    if not locked or clock is None or not isinstance(clock.value, int | float):
+        return ()
+    low, high = (float(clock.value if end is None else end) for end in (clock.low, clock.high))
+    if max(abs(low - locked), abs(high - locked)) <= WITHIN * locked:
+        return ()
+    named = next((str(m.value) for m in measurements if m.metric == "throttle" and m.value is not None), "unknown")
+    why = "the power or heat limit took over" if locked - low > WITHIN * locked else "it was not held"
+    return (
+        f"left the locked clock of {protocol}: the SM clock was {low * 1e-6:.0f} .. {high * 1e-6:.0f} MHz, median "
+        f"{clock.value * 1e-6:.0f}, while sampling: {why} (limits by NVML: {named})",
     )

@@ -26,7 +26,8 @@ class Policy(Noun, frozen=True, kw_only=True):
     `name` is `final` or `screen`: figures taken under different names are never compared. `budget_s` bounds the samples
     of one member of a group; at least `min_turns` turns are taken whatever they cost. Without `hot` only cold samples
     are taken where there are any. In a `race` a member leaves as soon as it is clearly slower than the fastest, and the
-    race ends when that one is alone; the figure is the confidence that a member is slower.
+    race ends when that one is alone; the figure is the confidence that a member is slower. `locked_hz` is the SM clock
+    that the GPU is held at meanwhile, which every protocol then names; 0 where its clocks are its own.
     """
 
     name: Literal["final", "screen"] = "final"
@@ -40,6 +41,7 @@ class Policy(Noun, frozen=True, kw_only=True):
     seed: int = 0
     hot: bool = True
     race: float = 0.0
+    locked_hz: float = 0.0
 
 
 SCREEN = Policy(

@@ -17,7 +17,7 @@ from dgw.errors import Missing
 from dgw.model import Artifact, Case, Device, Environment, Measurement, Record, Variant
 from dgw.toolchain.build import Recent
 from dgw.toolchain.cache import CompileCache
-from dgw.workbench import plausibility, prepare
+from dgw.workbench import locked_clock, plausibility, prepare
 from dgw.workbench.children import End
 from dgw.workbench.counters import CounterLane, NcuLane, NoLane
 from dgw.workbench.passes import Found, Pass, Target, Workplace
@@ -301,6 +301,8 @@ class _Run:
         return msgspec.structs.replace(record, measurements=(*record.measurements, *absent))
 
     def _hand_on(self, record: Record) -> None:
+        measured = locked_clock.named(record.measurements, self.session.policy.locked_hz)
+        record = msgspec.structs.replace(record, measurements=measured)
         self.records[record.case.key] = record
         self.on_record(record)
         self.progress(len(self.records), len(self.jobs), f"{record.case.variant} {record.case.problem.shape}")
@@ -382,13 +384,14 @@ class _Run:
         keep = self.session.keep_artifact
         artifacts = tuple(keep(*file) for file in found.files) if keep is not None else ()
         changed = found.outcome is not None and record.outcome == "ok"
+        measured = found.beside(record.measurements)
         self._hand_on(
             msgspec.structs.replace(
                 record,
                 outcome=found.outcome if changed else record.outcome,
                 reason=found.reason if changed else record.reason,
-                measurements=found.beside(record.measurements),
-                flags=tuple(dict.fromkeys((*record.flags, *found.flags))),
+                measurements=measured,
+                flags=tuple(dict.fromkeys((*record.flags, *found.flags, *plausibility.clock_flags(measured)))),
                 defects=(*record.defects, *found.defects),
                 artifacts=(*record.artifacts, *artifacts),
             )

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from dgw.errors import Missing, UsageError
-from dgw.workbench.clocks import locked
+from dgw.workbench.clocks import hold, locked
+from dgw.workbench.slots import Slot
 
 NVML = """
 import os
@@ -55,6 +56,59 @@ def test_clocks_are_locked_inside_the_block_and_given_back_after_it(diary: Path)
     with pytest.raises(ZeroDivisionError):
         fail_meanwhile()
     assert diary.read_text().splitlines()[1:] == ["reset GPU-1"]
+
+
+def test_whoever_holds_a_gpu_with_its_clock_holds_both_and_gives_both_back(
+    diary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DGW_LOCKS", str(tmp_path / "locks"))
+    gpus = [Slot("GPU-1", "h200"), Slot("GPU-2", "h200")]
+    with hold(gpus, 1500) as first, hold(gpus, 1980) as second:
+        assert [first.slot.uuid, second.slot.uuid] == ["GPU-1", "GPU-2"]
+        assert diary.read_text().splitlines() == ["lock GPU-1 1500 1500", "lock GPU-2 1980 1980"]
+        with pytest.raises(KeyboardInterrupt), hold(gpus, stopped=lambda: True):
+            pytest.fail("both are held")
+    assert diary.read_text().splitlines()[2:] == ["reset GPU-2", "reset GPU-1"]
+    with hold(gpus):
+        assert len(diary.read_text().splitlines()) == 4
+
+
+def test_no_clock_is_touched_of_a_gpu_that_is_turned_down(
+    diary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DGW_LOCKS", str(tmp_path / "locks"))
+
+    def look(slot: Slot) -> None:
+        raise Missing(f"others compute on {slot.uuid}", "another GPU")
+
+    with pytest.raises(Missing, match="others compute on GPU-1"), hold([Slot("GPU-1")], 1500, look=look):
+        pytest.fail("it was turned down")
+    assert not diary.exists()
+
+
+def test_a_sweep_that_is_killed_with_kill_9_leaves_no_clock_locked(
+    diary: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = Path(__file__).parent / "sweep"
+    played = [sys.executable, str(folder / "dgw_with_fake_gpu.py"), "0.2", str(tmp_path / "journal"), "-", "2"]
+    asked = ["--kernel", str(folder / "many.cu"), "--shape", "64x64x64,64x64x128", "--space", "X=1..5,Y=1"]
+    places = {"DGW_LOCKS": str(tmp_path / "locks"), "DGW_CACHE": str(tmp_path_factory.getbasetemp() / "sweep-cache")}
+    killed = subprocess.Popen(
+        [*played, "sweep", *asked, "--lock-clocks", "1500"], cwd=tmp_path, env={**os.environ, **places},
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    wait_for(diary, "lock GPU-0 1500 1500", "lock GPU-1 1500 1500")
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    wait_for(diary, "reset GPU-0", "reset GPU-1")
+
+
+def wait_for(diary: Path, *lines: str) -> None:
+    """Wait until all of these lines stand in the diary."""
+    end = time.monotonic() + 30
+    while not (diary.exists() and set(lines) <= set(diary.read_text().splitlines())):
+        assert time.monotonic() < end, f"{lines} were not noted"
+        time.sleep(0.01)
 
 
 def test_clocks_are_given_back_after_kill_9(diary: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from dgw.model import Record
+from dgw.workbench.locked_clock import locked_at
 
 PROTOCOLS = (
     ("cold-graph", "Replays of a CUDA graph over rotated sets of buffers, together at least twice as large as L2, "
@@ -42,9 +43,11 @@ def protocols(records: Sequence[Record]) -> list[tuple[str, str, int]]:
 
 def meaning(collector: str, protocol: str) -> str:
     """What a figure of this collector under this protocol is; empty where nothing is written down."""
+    locked = locked_at(protocol)
+    held = f" The SM clock was locked at {locked * 1e-6:.0f} MHz." if locked else ""
     for begin, text in PROTOCOLS:
         if protocol.startswith(begin):
-            return text
+            return f"{text}{held}"
     return COLLECTORS.get(collector, "")
 
 

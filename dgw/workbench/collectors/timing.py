@@ -8,6 +8,9 @@ Protocols (a figure is only ever compared with one of the same protocol):
 `screen/1`      few short replays, to order candidates; the prefix `screen/1 ` stands before either of the above.
 `paired/1`      median over turns of baseline time / own time, both measured in the same turn.
 
+Where the SM clock was locked (`--lock-clocks`), each of them ends with it: `cold-graph/1 at 1500 MHz`,
+`paired/1 cold-graph/1 at 1500 MHz`. The runner says the same of all else that the clock reaches, such as energy.
+
 The members of a group take turns in random order, so that drifts of clock and power meet all of them alike.
 """
 
@@ -21,6 +24,7 @@ from itertools import pairwise
 from typing import Literal, Protocol
 
 from dgw.model import Measurement
+from dgw.workbench.locked_clock import at
 from dgw.workbench.protocol import Policy
 
 Cache = Literal["cold", "hot"]
@@ -217,8 +221,8 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[
 
 
 def protocol_name(cache: Cache, policy: Policy) -> str:
-    """`cold-graph/1` or `hot-graph/1`, behind `screen/1` for short samples."""
-    name = f"{cache}-graph/1"
+    """`cold-graph/1` or `hot-graph/1`, behind `screen/1` for short samples, before the clock where it was locked."""
+    name = f"{cache}-graph/1{at(policy.locked_hz)}"
     return name if policy.name == "final" else f"screen/1 {name}"
 
 
@@ -296,14 +300,14 @@ def ratio_measurement(baseline: str, own: Series, other: Series | None, policy: 
 
     Cold turns where both have them, otherwise hot ones. Absent, with `why`, where the baseline was not timed.
     """
-    metric = f"ratio_to_{baseline}"
+    metric, nothing = f"ratio_to_{baseline}", f"paired/1{at(policy.locked_hz)}"
     if other is None:
-        return absent(metric, why or f"{baseline} was not timed in this group", "paired/1", "ratio")
+        return absent(metric, why or f"{baseline} was not timed in this group", nothing, "ratio")
     cache: Cache = "cold" if own.cold and other.cold else "hot"
     mine, theirs = (own.cold, other.cold) if cache == "cold" else (own.hot, other.hot)
     turns = sorted(turn for turn in mine if turn in theirs and mine[turn] > 0)
     if not turns:
-        return absent(metric, "no turn in which both were timed", "paired/1", "ratio")
+        return absent(metric, "no turn in which both were timed", nothing, "ratio")
     protocol = f"paired/1 {protocol_name(cache, policy)}"
     return _timing(metric, "ratio", [theirs[turn] / mine[turn] for turn in turns], protocol)
 

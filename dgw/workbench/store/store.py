@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -130,8 +130,10 @@ class Store:
         with translated(self._url), self._reading() as connection:
             return _summaries(connection, limit)
 
-    def finished(self, resume_keys: Iterable[str]) -> dict[str, Record]:
-        """The newest `ok` record of each resume key that has one."""
+    def finished(
+        self, resume_keys: Iterable[str], usable: Callable[[Record], bool] = lambda record: True
+    ) -> dict[str, Record]:
+        """The newest `ok` record of each resume key that has one which is `usable`."""
         from sqlalchemy import select
 
         from dgw.workbench.store.schema import record as table
@@ -143,7 +145,8 @@ class Store:
                 part = table.c.resume_key.in_(wanted[start : start + 500])
                 query = select(table).where(part, table.c.outcome == "ok").order_by(table.c.id)
                 for record in _assembled(connection, query):
-                    found[record.resume_key] = record
+                    if usable(record):
+                        found[record.resume_key] = record
         return found
 
     def of_shape(self, shape: str) -> list[tuple[RunHead, Record]]:

@@ -12,6 +12,7 @@ import msgspec
 from dgw.errors import ChildFault, DgwError
 from dgw.model import Case, Problem, Record
 from dgw.workbench.plausibility import ranked
+from dgw.workbench.protocol import SCREEN, Policy
 from dgw.workbench.sweep import race
 from dgw.workbench.sweep.lots import Lot, by_problem, divided
 
@@ -50,7 +51,10 @@ class Workforce:
 
 @dataclass(frozen=True)
 class Order:
-    """What a sweep is to do: `cases` that are runnable, each once, and what is `known` of some of them from before."""
+    """What a sweep is to do: `cases` that are runnable, each once, and what is `known` of some of them from before.
+
+    `policy` is that of the screening.
+    """
 
     cases: Sequence[Case]
     known: Mapping[str, Record] = field(default_factory=dict)
@@ -58,6 +62,7 @@ class Order:
     always: Collection[str] = ()
     counters: str = "none"
     count: Count = "none"
+    policy: Policy = SCREEN
 
 
 def sweep(order: Order, force: Workforce, keep: Keep) -> dict[str, Record]:
@@ -93,6 +98,7 @@ class _Sweep:
             known=tuple(self.records[case.key] for case in chosen if case.key in self.records),
             against=tuple(self.order.against[p] for p in problems if p in self.order.against),
             always=tuple(key for key in self.order.always if any(case.key == key for case in chosen)),
+            policy=self.order.policy,
             **more,
         )
 

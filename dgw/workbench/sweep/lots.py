@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+import msgspec
+
 from dgw.model import Case, Noun, Problem, Record
 from dgw.workbench import runner
 from dgw.workbench.passes import Pass
-from dgw.workbench.protocol import SCREEN, Policy
+from dgw.workbench.protocol import RACE, SCREEN, Policy
 from dgw.workbench.sweep.race_pass import RacePass
 
 LEAST = 8
@@ -19,7 +21,7 @@ class Lot(Noun, frozen=True, kw_only=True):
     """Cases for one GPU, in `lanes` (check, time, race, counters).
 
     What is `known` of a case is not measured again. `against` is what the cases of its problem are compared with,
-    `always` are keys that race in any event.
+    `always` are keys that race in any event. Cases are screened by `policy`; the race is at its locked clock, if any.
     """
 
     cases: tuple[Case, ...]
@@ -79,7 +81,8 @@ def work(
         )
         for case in lot.cases
     ]
-    passes: tuple[Pass, ...] = (RacePass(lot.always),) if "race" in lanes else ()
+    final = msgspec.structs.replace(RACE, locked_hz=lot.policy.locked_hz)
+    passes: tuple[Pass, ...] = (RacePass(lot.always, final),) if "race" in lanes else ()
     setup = replace(
         session, counters=lot.counters, policy=lot.policy, passes=passes, together=1, lingers="race" in lanes
     )  # fmt: skip

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from dgw.model import Measurement, Record
 from dgw.workbench.collectors import timing
+from dgw.workbench.locked_clock import at
 from dgw.workbench.plausibility import ranked
 from dgw.workbench.protocol import RACE, Policy
 
@@ -81,7 +82,7 @@ def verdicts(found: Mapping[str, Sequence[Measurement]], policy: Policy = RACE) 
     tied = timing.still_racing(arrived, policy.race)
     return {
         key: (
-            _said("best" if key == best else "tied" if key in tied else "slower"),
+            _said("best" if key == best else "tied" if key in tied else "slower", policy),
             timing.ratio_measurement("best", one, series[best], policy),
         )
         for key, one in series.items()
@@ -93,5 +94,6 @@ def _series(measured: Sequence[Measurement]) -> timing.Series:
     return timing.Series(cold=samples.get("time_cold", {}), hot=samples.get("time_hot", {}))
 
 
-def _said(text: str) -> Measurement:
-    return Measurement(metric=VERDICT, value=text, unit="text", collector=COLLECTOR, protocol=PROTOCOL)
+def _said(text: str, policy: Policy) -> Measurement:
+    protocol = f"{PROTOCOL}{at(policy.locked_hz)}"
+    return Measurement(metric=VERDICT, value=text, unit="text", collector=COLLECTOR, protocol=protocol)

@@ -1,7 +1,8 @@
 """A child with a clock of its own instead of a GPU: it checks nothing, and samples as the policy says.
 
 Arguments: seconds to sleep before each case, a file in which every case that is begun is noted, and what to break:
-`variant:KEY=VALUE=outcome` makes the cases with that tunable end so, `dies` ends the child at every third case.
+`variant:KEY=VALUE=outcome` makes the cases with that tunable end so, `dies` ends the child at every third case. The
+SM clock that its sensors read is FAKE_SM_CLOCK (Hz), or unknown.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class Clock:
     def replay(self, key: str, cache: timing.Cache, sensors: bool) -> timing.Replay:
         taken = 2 * seconds_of(self.cases[key]) * self.noise.uniform(0.997, 1.003)
         self.time += taken
-        return timing.Replay(taken)
+        clock = os.environ.get("FAKE_SM_CLOCK")
+        read = timing.Telemetry(float(clock), throttle=("SwPowerCap",)) if sensors and clock else None
+        return timing.Replay(taken, read)
 
     def now(self) -> float:
         return self.time
