@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import itertools
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +23,7 @@ from dgw.workbench.sweep import race
 from tests.commands import test_diagnose_on_gpu
 from tests.commands.conftest import Dgw, Engine
 from tests.commands.test_on_gpu import SHAPE, Gpu, gpu
-from tests.commands.test_sweep import SMALL, Gpus, Sweep, _machine, gpus, records, sweep
+from tests.commands.test_sweep import FOLDER, SMALL, Gpus, Sweep, _machine, gpus, records, sweep
 
 __all__ = ["gpu", "gpus", "sweep"]
 LOCK = ("--lock-clocks", "1500")
@@ -33,6 +36,8 @@ class Guardian:
         self.asked: list[tuple[str, int]] = []
         self.held: list[str] = []
         self.forbids = ""
+        self.together = threading.Barrier(1)
+        """How many clocks have to be locked at once before anything is measured."""
 
     @contextlib.contextmanager
     def locked(self, uuid: str, megahertz: int, warn: Callable[[str], None]) -> Iterator[None]:
@@ -43,6 +48,7 @@ class Guardian:
         self.asked.append((uuid, megahertz))
         self.held.append(uuid)
         try:
+            self.together.wait(30)
             yield
         finally:
             self.held.remove(uuid)
@@ -170,9 +176,10 @@ def test_a_sweep_locks_every_gpu_that_it_holds_and_all_its_figures_say_so(
     gpus: Gpus, sweep: Sweep, guardian: Guardian, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_SM_CLOCK", "1.395e9")
+    guardian.together = threading.Barrier(2)
     ended = sweep("--shape", "64x64x128", "--space", "X=1..5,Y=1", *LOCK, "--json")
     assert ended.code == 0, ended.err
-    assert set(guardian.asked) == {("GPU-0", 1500), ("GPU-1", 1500)}
+    assert sorted(guardian.asked) == [("GPU-0", 1500), ("GPU-1", 1500)]
     assert guardian.held == []
     found = [record for record in records(ended) if record.outcome == "ok"]
     measured = [
@@ -239,15 +246,46 @@ def test_locked_and_free_sweeps_take_over_their_own_times_only(
     assert "Protocols: cold-graph/1 at 1500 MHz" in best.out
     entry = msgspec.json.decode(Path(".dgw/tuned.json").read_bytes())["entries"][0]
     assert entry["protocol"] == "cold-graph/1 at 1500 MHz"
-    kernel = str(Path(test_diagnose_on_gpu.ROOT, "tests", "workbench", "sweep", "many.cu"))
+    kernel = str(FOLDER / "many.cu")
     told = dgw("profile", "--kernel", kernel, "--shape", "64x64x64", "--engine", "emulator").err
     assert "on h200, SM clock locked at 1500 MHz; --tuned none" in " ".join(told.split())
 
 
 def test_a_map_is_swept_at_the_locked_clock(gpus: Gpus, dgw: Dgw, guardian: Guardian) -> None:
-    kernel = str(Path(test_diagnose_on_gpu.ROOT, "tests", "workbench", "sweep", "many.cu"))
+    kernel = str(FOLDER / "many.cu")
     ended = dgw("heatmap", "--kernel", kernel, "--shape", "64x64x64", "--x", "X", "--y", "Y",
                 "--space", "X=1..2,Y=1..2", *LOCK)  # fmt: skip
     assert ended.code == 0, ended.err
     assert guardian.asked == [("GPU-0", 1500)]
     assert "screen/1 cold-graph/1 at 1500 MHz" in " ".join(ended.out.split())
+
+
+@pytest.mark.slow
+def test_the_evidence_of_locked_clocks_asks_only_for_what_the_commands_know(
+    gpus: Gpus, dgw: Dgw, guardian: Guardian, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.syspath_prepend(str(test_diagnose_on_gpu.ROOT / "evidence"))
+    topics, script = importlib.import_module("topic"), importlib.import_module("clocks")
+    played = importlib.import_module("tests.workbench.sweep.many").VARIANT.id
+
+    class Played(topics.Topic):  # type: ignore[name-defined, misc]
+        def dgw(self, *arguments: str, **more: Any) -> Any:
+            ended = dgw(*arguments)
+            return topics.Done(ended.code, ended.out, ended.err, 1.0)
+
+    monkeypatch.setenv("FAKE_SM_CLOCK", "1.2e9")
+    kernel = ("--kernel", str(FOLDER / "many.cu"), "--shape", "64x64x64")
+    monkeypatch.setattr(script, "PROFILE", ("profile", *kernel, "--against", "none", "--counters", "none"))
+    monkeypatch.setattr(script, "SWEEP", ("sweep", *kernel[:2], "--shape", "64x64x128", *SMALL))
+    monkeypatch.setattr(script, "of", lambda run, name: next(r for r in run.records if r.case.variant == played))
+    monkeypatch.setattr(script, "Topic", lambda name: topic)
+    monkeypatch.setattr(script, "sm_clock", lambda: 1.2e9)
+    monkeypatch.setattr(topics, "ROOT", tmp_path)
+    topic = Played("clocks", folder=tmp_path)
+    script.main()
+    for name in ("clocks", "topic"):
+        sys.modules.pop(name, None)
+    slower = "its cold time over that at the GPU's own clock"  # the played GPU is as fast at every clock
+    assert {row["claim"] for row in topic.shows if not row["holds"]} <= {slower}
+    assert len(topic.shows) == 14
+    assert (tmp_path / "docs" / "h200" / "clocks.json").is_file()

@@ -90,7 +90,7 @@ def test_a_sweep_that_is_killed_with_kill_9_leaves_no_clock_locked(
     diary: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = Path(__file__).parent / "sweep"
-    played = [sys.executable, str(folder / "dgw_with_fake_gpu.py"), "0.2", str(tmp_path / "journal"), "-", "2"]
+    played = [sys.executable, str(folder / "dgw_with_fake_gpu.py"), "0.5", str(tmp_path / "journal"), "-", "2"]
     asked = ["--kernel", str(folder / "many.cu"), "--shape", "64x64x64,64x64x128", "--space", "X=1..5,Y=1"]
     places = {"DGW_LOCKS": str(tmp_path / "locks"), "DGW_CACHE": str(tmp_path_factory.getbasetemp() / "sweep-cache")}
     killed = subprocess.Popen(
