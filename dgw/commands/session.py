@@ -43,7 +43,7 @@ class Machine:
 def stamp() -> tuple[str, str]:
     """The id of a run that begins now, and when that is (ISO 8601, UTC)."""
     now = datetime.now(UTC)
-    return f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}", now.isoformat(timespec="seconds")
+    return f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}", now.isoformat(timespec="milliseconds")
 
 
 @dataclass

@@ -18,7 +18,7 @@ from dgw.workbench.store.artifacts import ArtifactFolder
 from dgw.workbench.store.engine import is_absent, open_engine, shown, sqlite_file, store_url, translated
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine, Executable
+    from sqlalchemy import Connection, Engine, Executable, Table
 
 DEFAULT_STORE = ".dgw/dgw.db"
 
@@ -83,15 +83,12 @@ class Store:
 
     def begin(self, run: Run) -> None:
         """Write the head of a run (its records follow by `put`); a run that exists is left as it is."""
-        from sqlalchemy import insert, select
-
         from dgw.workbench.store.schema import run as table
 
+        values = {"id": run.id, "created": run.created, "version": run.version, "commit": run.commit}
+        values["command"] = msgspec.json.encode(run.command).decode()
         with translated(self._url), self._engine.begin() as connection:
-            if connection.execute(select(table.c.id).where(table.c.id == run.id)).first() is None:
-                values = {"id": run.id, "created": run.created, "version": run.version, "commit": run.commit}
-                command = msgspec.json.encode(run.command).decode()
-                connection.execute(insert(table).values(command=command, **values))
+            _insert_unless_there(connection, table, values, "id")
         for record in run.records:
             self.put(run.id, record)
 
@@ -210,6 +207,8 @@ def _write(connection: Connection, run_id: str, record: Record) -> None:
     from dgw.workbench.store import schema
 
     table = schema.record
+    # writers of one run wait for each other, so that a case stays one and places stay apart (SQLite has one anyway)
+    connection.execute(select(schema.run.c.id).where(schema.run.c.id == run_id).with_for_update())
     same = (table.c.run_id == run_id) & (table.c.case_key == record.case.key)
     position = connection.execute(select(table.c.position).where(same)).scalar()
     if position is None:
@@ -217,7 +216,8 @@ def _write(connection: Connection, run_id: str, record: Record) -> None:
         last = connection.execute(highest).scalar()
         position = 0 if last is None else last + 1
     connection.execute(delete(table).where(same))
-    _add_environment(connection, record.environment)
+    environment = rows.environment_row(record.environment)
+    _insert_unless_there(connection, schema.environment, environment, "sha256")
     inserted = connection.execute(insert(table).values(rows.record_row(run_id, position, record)))
     key = inserted.inserted_primary_key
     if key is None:
@@ -228,13 +228,11 @@ def _write(connection: Connection, run_id: str, record: Record) -> None:
         connection.execute(insert(schema.artifact), rows.artifact_rows(key[0], record.artifacts))
 
 
-def _add_environment(connection: Connection, environment: Environment) -> None:
-    from dgw.workbench.store.schema import environment as table
-
+def _insert_unless_there(connection: Connection, table: Table, values: Mapping[str, Any], key: str) -> None:
+    """One statement, because another writer may insert the same between a look and an insert."""
     dialect = "sqlite" if connection.dialect.name == "sqlite" else "postgresql"
     insert = import_module(f"sqlalchemy.dialects.{dialect}").insert  # each takes long to import, and one is needed
-    statement = insert(table).values(rows.environment_row(environment))
-    connection.execute(statement.on_conflict_do_nothing(index_elements=["sha256"]))
+    connection.execute(insert(table).values(values).on_conflict_do_nothing(index_elements=[key]))
 
 
 def _the_run(connection: Connection, wanted: str) -> str:

@@ -3,13 +3,17 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from dgw.errors import StoreError
 from dgw.workbench.store import open_store
 from dgw.workbench.store.engine import file_system, shown
+from dgw.workbench.store.schema import record
 from tests.workbench.store.samples import a_record, a_run
 
 
@@ -96,6 +100,27 @@ def test_eight_writers_lose_no_record(store_url: str) -> None:
     assert [worker.exitcode for worker in workers] == [0] * 8
     records = open_store(store_url).run("shared").records
     assert len({record.case.key for record in records}) == len(records) == 96
+
+
+def test_writers_of_the_same_cases_leave_one_record_of_each(store_url: str) -> None:
+    together = threading.Barrier(4)
+
+    def write(worker: int) -> None:
+        store = open_store(store_url)
+        for turn in range(5):
+            together.wait(60)
+            store.begin(a_run(f"shared-{turn}"))
+            for m in (64, 65):
+                store.put(f"shared-{turn}", a_record(m=m + worker % 2))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    store = open_store(store_url)
+    for turn in range(5):
+        assert sorted(r.case.problem.m for r in store.run(f"shared-{turn}").records) == [64, 65, 66]
+    with store._engine.connect() as connection:
+        places = select(record.c.run_id, record.c.position)
+        assert len(connection.execute(places.distinct()).all()) == len(connection.execute(places).all()) == 15
 
 
 def test_a_newer_store_is_refused_with_the_version_to_install(store_url: str) -> None:
