@@ -108,11 +108,12 @@ class Place:
 
     @property
     def aa_subject(self) -> str:
-        """What A/A runs have in common that are counted together: the GPU model and the rules of measuring."""
+        """What A/A runs have in common that are counted together: the GPU model, its clocks, the rules of measuring."""
         from dgw.model import digest
         from dgw.workbench.gate.policy import GATE_PROTOCOL
+        from dgw.workbench.locked_clock import at
 
-        return digest([self.device, GATE_PROTOCOL])[:32]
+        return digest([self.device, GATE_PROTOCOL + at(self.pick.lock_clocks * 1e6)])[:32]
 
 
 @contextlib.contextmanager

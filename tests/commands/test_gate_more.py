@@ -260,6 +260,17 @@ def test_clocks_are_locked_while_a_gate_measures_and_rounds_beside_them_do_not_c
     assert asked == [("GPU-1", 1980), ("GPU-1", 1500)]
 
 
+def test_self_tests_at_a_locked_clock_are_tallied_apart(
+    dgw: Dgw, gate: Gate, one_gpu: Slot, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clocks, "locked", lambda uuid, megahertz, warn: contextlib.nullcontext())
+    assert dgw("gate", "--kernels", "mine", *SHAPES, "--self-test", "1", "--lock-clocks", "1980").code == 0
+    tally = report_of(gate("--lock-clocks", "1980", "--json")).self_test
+    assert tally is not None
+    assert tally.runs == 1
+    assert report_of(gate("--json")).self_test is None
+
+
 def test_another_seed_does_not_measure_from_the_beginning(gate: Gate, lab: Lab) -> None:
     lab.slow["head"]["mine/changed"] = 1.03
     assert gate("--gate-seed", "1").code == 1

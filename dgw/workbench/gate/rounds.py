@@ -123,7 +123,7 @@ def invalid(one: Round, usual: float | None, policy: GatePolicy) -> str:
     if throttled:
         return throttled[0]
     clocks = [clock for clock in (one.base_clock, one.head_clock) if clock]
-    if policy.locked_hz and any(abs(clock / policy.locked_hz - 1) > WITHIN for clock in clocks):
+    if policy.locked_hz and any(abs(clock - policy.locked_hz) > WITHIN * policy.locked_hz for clock in clocks):
         return "the SM clock left the locked one"
     if usual and one.base_clock and one.head_clock:
         apart = abs(one.head_clock / one.base_clock / usual - 1)
