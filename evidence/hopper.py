@@ -47,6 +47,9 @@ ABLATION = (
     ("tile 64x256", "BM=64,BN=256"),
 )
 
+SELECTED = ("BM", "BN", "STAGES", "CLUSTER_M", "CLUSTER_N", "SPLIT", "GROUP_M")
+"""What the selector chooses, in the order of a row of timings."""
+
 
 def timed(topic: Topic, *arguments: str, limit_s: float = 240.0) -> Run:
     """Times of the persistent kernel beside cuBLAS, without counters."""
@@ -152,18 +155,25 @@ def named(records: list[Record]) -> dict[str, str]:
 
 
 def regret(topic: Topic) -> dict[str, Any]:
-    """The selector's choice against every candidate of its space, screened in one sweep a shape."""
+    """The selector's choice against every candidate of its space, screened in one sweep a shape.
+
+    `timings` holds all of them, for a new fit of the selector's constants (evidence/selector-fit.py).
+    """
     shapes = [f"128x{nk}" for nk in ("4096x4096", "28672x4096", "8192x8192", "3584x3584", "2112x7168", "7168x16384")]
     shapes += ["4096x4096x7168", "4096x2112x7168", "2048x2048x2048", "1024x1024x4096"]
     found: dict[str, float] = {}
+    timings: dict[str, Any] = {}
+    variant = load()[PERSISTENT]
     for shape in shapes:
-        m, n, k = map(int, shape.split("x"))
-        problem = gemm(m, n, k, layout="nt")
-        variant = load()[PERSISTENT]
+        problem = gemm(*map(int, shape.split("x")), layout="nt")
         space = [{**variant.defaults(), **config} for config in selector.candidates(problem, {}, device("h200"))]
         asked = [part for config in space for part in ("--config", config_text(config))]
         run = topic.dgw("sweep", "--variant", PERSISTENT, "--shape", shape, "--layout", "nt", *asked, "--json").run
         times = {config_text(r.case.config): t for r in own(run) if (t := race.screened(r)) is not None}
+        timings[shape] = [
+            [*(config[name] for name in SELECTED), times[config_text(config)]]
+            for config in space if config_text(config) in times
+        ]  # fmt: skip
         mine = times.get(config_text(variant.config_for(problem, device("h200"))))
         if mine is not None:
             found[shape] = mine / min(times.values())
@@ -174,7 +184,7 @@ def regret(topic: Topic) -> dict[str, Any]:
     topic.show(
         "selector against the best candidate, worst shape", max(found.values(), default=None), "ratio", "<=", 1.10
     )
-    return {"run": thin(run, KEPT), "ratios": found}
+    return {"run": thin(run, KEPT), "ratios": found, "tunables": SELECTED, "timings": timings}
 
 
 PARTS: dict[str, Part] = {

@@ -260,3 +260,24 @@ def test_spills_that_are_absent_are_no_zero(parts: ModuleType) -> None:
         record = full_record(measurements=tuple(known))
         ladder.spills(topic, "here", msgspec.structs.replace(RUN, records=(record,)), "cuda")
         assert [row["holds"] for row in topic.shows] == [holds]
+
+
+def test_the_fit_of_the_selector_starts_from_its_constants_and_the_timings(parts: ModuleType) -> None:
+    from dgw.kernels.hopper import selector
+
+    fit = importlib.import_module("selector-fit")
+    problems = fit.load()
+    now = [getattr(selector, name) for name in fit.CONSTANTS]
+    try:
+        good = fit.loss(now, problems[:20])
+        assert fit.picked(problems[0])[0] < 1.05
+        worse = fit.loss(
+            [value * (1.9 if name == "LATENCY" else 1.0) for name, value in zip(fit.CONSTANTS, now, strict=True)],
+            problems[:20],
+        )
+        assert 0.0 < good < worse
+    finally:
+        for name, value in zip(fit.CONSTANTS, now, strict=True):
+            setattr(selector, name, value)
+        sys.modules.pop("selector-fit", None)
+    assert len(problems) >= 40

@@ -5,9 +5,9 @@ slow as the slowest of the tensor cores, the SM's share of L2, and the latency o
 costs beside its products, and the exchange of sums where k is split. Nothing is faster than DRAM delivers A, B and D,
 and what far SMs ask for at the same time is delivered more than once.
 
-The constants are a fit, not measurements of what they are named for: they were searched so that the choice loses least
-among candidates timed on an H200 (tests/data/hopper-candidates.json.gz; a test says how much). How far it is from the
-best of the whole space, in a run of its own, is for evidence/hopper.py to show.
+The constants are a fit, not measurements of what they are named for: evidence/selector-fit.py searched them so that the
+choice loses least among candidates timed on an H200 (tests/data/hopper-candidates.json.gz; a test says how much). How
+far it is from the best of the whole space, in a run of its own, is for evidence/hopper.py to show.
 """
 
 from __future__ import annotations
