@@ -132,7 +132,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         # `obj` is what the commands see of the whole command line
         code = command.main(args=typed, prog_name="dgw", standalone_mode=False, obj=tuple(typed))
     except DgwError as error:
-        complain(error)
+        complain(error, typed)
         return int(error.exit_code)
     except _CLICK_ERROR as error:
         if type(error).__name__ == "NoArgsIsHelpError":

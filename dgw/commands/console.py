@@ -7,7 +7,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol, TextIO
 
@@ -53,18 +53,27 @@ def note(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
 
-def warn(text: str, hint: str = "") -> None:
-    """One line of warning and one of advice on standard error."""
+def warn(text: str, hint: str = "", typed: Sequence[str] = ()) -> None:
+    """One line of warning and one of advice on standard error; `typed` is the command line, as for `complain`."""
     note(f"warning: {one_line(text)}")
     if hint:
-        note(f"  try: {one_line(hint)}")
+        note(f"  try: {one_line(_finding_kernels(hint, typed))}")
 
 
-def complain(error: DgwError) -> None:
-    """One line of error and one of advice on standard error."""
+def complain(error: DgwError, typed: Sequence[str] = ()) -> None:
+    """One line of error and one of advice on standard error. Where `typed`, the command line, names the user's own
+    kernels, the commands of the advice name them too."""
     note(f"error: {one_line(error.message)}")
     if error.hint:
-        note(f"  try: {one_line(error.hint)}")
+        note(f"  try: {one_line(_finding_kernels(error.hint, typed))}")
+
+
+def _finding_kernels(hint: str, typed: Sequence[str]) -> str:
+    if not any(word.startswith("--kernel") for word in typed):
+        return hint
+    from dgw.recipes.retyping import kernel_options, knowing
+
+    return knowing(hint, kernel_options(typed))
 
 
 def one_line(text: str) -> str:

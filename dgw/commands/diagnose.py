@@ -216,6 +216,6 @@ def _end(session: Session, walks: list[dict[str, Any]]) -> None:
         interrupted(session)
     elif session.records and all(record.outcome == "refused" for record in session.records):
         nothing = nothing_ran(session.records)
-        complain(nothing)
+        complain(nothing, session.arguments)
         code = worst([code, nothing.exit_code])
     raise typer.Exit(int(code))

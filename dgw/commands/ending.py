@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
+from typing import Any
 
+import msgspec
 import typer
 
 from dgw.commands.console import colour, complain, note, say, warn, width
 from dgw.commands.session import Session, exit_code
 from dgw.commands.without_gpu import FOREIGN, UNABLE
 from dgw.errors import DgwError, Missing, UsageError, worst
-from dgw.model import Finding, Record
+from dgw.model import Case, Finding, Record
+from dgw.recipes.retyping import again, kernel_options, show, with_kernels
 from dgw.reports.notes import failure_text
 
 WARNINGS = 6
@@ -26,11 +29,12 @@ def finish(
     listings: Callable[[Session], str] | None = None,
 ) -> None:
     """Print the report, the findings and further listings, and leave with the exit code (typer.Exit)."""
-    _report(session, by_line, findings, listings)
+    own = kernel_options(session.arguments)
+    _report(session, by_line, [with_kernels(one, own) for one in findings], listings)
     code = exit_code(session)
-    _warn_of_faults(session.records)
+    _warn_of_faults(session)
     for error in lost_counters(session):
-        complain(error)
+        complain(error, session.arguments)
         code = worst([code, error.exit_code])
     for path in session.reports.values():
         traced = path.name.endswith(".trace.json")
@@ -42,7 +46,7 @@ def finish(
         interrupted(session, total)
     elif session.records and all(record.outcome == "refused" for record in session.records):
         nothing = nothing_ran(session.records)
-        complain(nothing)
+        complain(nothing, session.arguments)
         code = worst([code, nothing.exit_code])
     raise typer.Exit(int(code))
 
@@ -79,15 +83,15 @@ def _no_time(session: Session) -> str:
     return text
 
 
-def _warn_of_faults(records: Sequence[Record]) -> None:
+def _warn_of_faults(session: Session) -> None:
     """A warning for the first case of every variant and way to fail; after some of them, how many more there are."""
     seen: dict[tuple[str, str], Record] = {}
-    for record in records:
+    for record in session.records:
         if record.outcome not in ("ok", "refused"):
             seen.setdefault((record.case.variant, record.outcome), record)
     for record in list(seen.values())[:WARNINGS]:
         where = f"{record.case.variant} at {record.case.problem.shape}"
-        warn(f"{where}: {record.outcome}: {failure_text(record)}", advice(record))
+        warn(f"{where}: {record.outcome}: {failure_text(record)}", advice(record), session.arguments)
     if len(seen) > WARNINGS:
         warn(f"{len(seen) - WARNINGS} more kinds of failure are in the report")
 
@@ -108,17 +112,21 @@ def lost_counters(session: Session) -> list[DgwError]:
 
 def advice(record: Record) -> str:
     """The next command to type after a case that failed."""
-    case = record.case
-    shown = f"dgw show {case.variant}"
-    typed = f"--variant {case.variant} --shape {case.problem.shape} --dtype {case.problem.a.dtype}"
-    return {
-        "wrong": f"dgw check {typed} --data integer --engine emulator",
-        "compile-failed": f"{shown} --source",
-        "launch-failed": f"{shown} --configs",
-        "out-of-memory": f"dgw profile {typed} with a smaller shape",
-        "timed-out": f"dgw check {typed} --engine emulator",
-        "crashed": f"dgw check {typed} --engine emulator",
-    }.get(record.outcome, shown)
+    case, problem = record.case, record.case.problem
+    emulated = ("--engine", "emulator")
+    halved = {"m": max(1, problem.m // 2), "n": max(1, problem.n // 2)}
+    if record.outcome == "wrong":
+        return again("check", _on(case, data="integer"), *emulated)
+    if record.outcome == "out-of-memory":
+        return again("profile", _on(case, **halved))
+    if record.outcome in ("timed-out", "crashed"):
+        return again("check", case, *emulated)
+    return show(case, "--source" if record.outcome == "compile-failed" else "--configs")
+
+
+def _on(case: Case, **fields: Any) -> Case:
+    """The same case with fields of its problem changed."""
+    return msgspec.structs.replace(case, problem=msgspec.structs.replace(case.problem, **fields))
 
 
 def nothing_ran(records: Sequence[Record]) -> DgwError:
@@ -130,22 +138,22 @@ def nothing_ran(records: Sequence[Record]) -> DgwError:
             f"nothing ran: {first.case.variant} at {first.case.problem.shape}: {failure_text(first)}{others}",
             "the same on a machine with a GPU"
             if first.reason == FOREIGN
-            else f"the same on a machine with a GPU; here, dgw profile --variant {first.case.variant} --shape "
-            f"{first.case.problem.shape} tells registers, occupancy and a lower bound",
+            else f"the same on a machine with a GPU; here, {again('profile', first.case)} tells registers, occupancy "
+            "and a lower bound",
         )
     return UsageError(
         f"nothing ran: {first.case.variant} refuses {first.case.problem.shape} {first.case.problem.a.dtype}: "
         f"{failure_text(first)}{others}",
-        f"dgw show {first.case.variant} --configs",
+        f"{show(first.case, '--configs')}; or another --shape, --dtype or --layout",
     )
 
 
 def interrupted(session: Session, total: int | None = None) -> None:
     """Say how much was finished, of `total` where that is known, and how to go on."""
-    again = [part for part in session.arguments if part != "--resume"]
+    typed = [part for part in session.arguments if part != "--resume"]
     done = f"{len(session.records)}" if total is None else f"{len(session.records)} of {total}"
     note(f"error: interrupted: {done} cases are finished")
     if session.ask.no_store:
         note("  try: the same command without --no-store, which could then be resumed")
     else:
-        note(f"  try: dgw {shlex.join([*again, '--resume'])}")
+        note(f"  try: dgw {shlex.join([*typed, '--resume'])}")

@@ -149,9 +149,8 @@ def _plan(
     along = axis(x, variants, f"{command} --x") if x else next((n for n in free if n not in (y, *named)), "")
     down = axis(y, variants, f"{command} --y") if y else next((n for n in free if n not in (along, *named)), "")
     if len(tunables) < 2:
-        raise UsageError(
-            "a map needs a variant with two tunables", "dgw heatmap --variant tensor-core --shape 4096x4096x4096"
-        )
+        hint = "declare two tunables, or dgw heatmap --variant cuda/tensor-core --shape 4096x4096x4096"
+        raise UsageError("a map needs a variant with two tunables", hint)
     again = "{} --x {} --y {}".format(command, *list(tunables)[:2])
     if not along or not down:
         raise UsageError("a map needs two tunables with more than one value", again)
@@ -197,7 +196,7 @@ def _finish(
             if output is not None or not session.ask.json:
                 _show(maps, output, terminal)
         except NotComparable as error:
-            complain(error)
+            complain(error, session.arguments)
     leave(session, total)
 
 

@@ -8,6 +8,7 @@ import math
 import shlex
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,9 +52,16 @@ def typed(ask: Ask, command: str) -> str:
         ("--dtype", split(ask.dtype)),
         ("--layout", split(ask.layout)),
         ("--out", [ask.out] if ask.out else []),
+        ("--activation", [ask.activation] if ask.activation != "none" else []),
+        ("--quantise", [ask.quantise] if ask.quantise != "none" else []),
+        ("--zero-point", [ask.zero_point] if ask.zero_point else []),
+        ("--alpha", [f"{ask.alpha:g}"] if ask.alpha != 1.0 else []),
+        ("--beta", [f"{ask.beta:g}"] if ask.beta else []),
+        *((f"--ld{name}", [lead] if lead else []) for name, lead in (("a", ask.lda), ("b", ask.ldb), ("d", ask.ldd))),
         ("--device", [ask.device] if ask.device else []),
     )
     words += [f"{option} {shlex.quote(','.join(map(str, values)))}" for option, values in given if values]
+    words += [option for option, on in (("--bias", ask.bias), ("--residual", ask.residual)) if on]
     return " ".join(words)
 
 
@@ -82,7 +90,8 @@ def _listed(ask: Ask, command: str, default: Sequence[str], chosen: Suite | None
     if not wanted:
         wanted = [Wanted(shape) for shape in default]
     if not wanted:
-        raise UsageError("no shape was given", f"{command} --shape 4096x4096x4096")
+        asked = typed(replace(ask, variant=None), command)  # what is typed has its names in it
+        raise UsageError("no shape was given", f"{asked} --shape 4096x4096x4096")
     return wanted
 
 

@@ -35,6 +35,12 @@ def show(
     shape: options.Shapes = None,
     dtype: options.Dtypes = None,
     layout: options.Layouts = None,
+    out: options.Out = "",
+    beta: options.Beta = 0.0,
+    bias: options.Bias = False,
+    activation: options.Activation = "none",
+    residual: options.Residual = False,
+    quantise: options.Quantise = "none",
     device: options.Device = "",
     kernels: options.Kernels = None,
     kernel: options.Kernel = None,
@@ -47,7 +53,10 @@ def show(
     from dgw.reports.json import render
     from dgw.toolchain import devices
 
-    ask = options.Ask(kernels=kernels, kernel=kernel, shape=shape, dtype=dtype, layout=layout)
+    ask = options.Ask(
+        kernels=kernels, kernel=kernel, shape=shape, dtype=dtype, layout=layout, out=out, beta=beta, bias=bias,
+        activation=activation, residual=residual, quantise=quantise,
+    )  # fmt: skip
     where = devices.device(device or DEFAULT_DEVICE)
     variant = select(request.library(ask), name, where, "static")
     problem = request.problems(ask, f"dgw show {name}", (SHAPE,))[0]
@@ -107,7 +116,10 @@ def _launches(variant: Variant, case: Case, device: Device) -> Sequence[Launch]:
         raise UsageError(f"{variant.id} calls foreign code and has no source of its own", f"dgw show {variant.id}")
     reason = variant.refuses(case.problem, case.config, device)
     if reason:
-        raise UsageError(f"{variant.id} refuses {case.problem.shape}: {reason}", f"dgw show {variant.id} --configs")
+        from dgw.recipes.retyping import show as show_again
+
+        hint = f"{show_again(case, '--configs')}, or another --shape, --dtype or --layout"
+        raise UsageError(f"{variant.id} refuses {case.problem.shape} {case.problem.layout}: {reason}", hint)
     return variant.plan(case.problem, case.config, device).launches
 
 

@@ -205,7 +205,7 @@ def leave(session: Session, total: int) -> None:
     code = exit_code(session)
     counted = replace(session, lanes=session.lanes | {"counters"}) if session.counters != "none" else session
     for error in lost_counters(counted):
-        complain(error)
+        complain(error, session.arguments)
         code = worst([code, error.exit_code])
     if not session.ask.no_store:
         note(f"run {session.id} is kept: dgw report {session.id}")
@@ -216,6 +216,6 @@ def leave(session: Session, total: int) -> None:
         note(f"  try: dgw {shlex.join([*again, '--resume'])}")
     elif session.records and all(record.outcome == "refused" for record in session.records):
         nothing = nothing_ran(session.records)
-        complain(nothing)
+        complain(nothing, session.arguments)
         code = worst([code, nothing.exit_code])
     raise typer.Exit(int(code))

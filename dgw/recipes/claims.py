@@ -6,9 +6,11 @@ device, of results that are right; otherwise it is said what would be needed.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 
 from dgw.model import Case, Claim, Device, Evidence, Finding, Measurement, Record
+from dgw.recipes import retyping
 
 RECIPE = "claims"
 HELD, DID_NOT_HOLD, CANNOT_TELL = "held", "did not hold", "cannot tell"
@@ -111,7 +113,7 @@ def _finding(claim: Claim, record: Record, other: Record | None) -> Finding:
         verdict=f"{verdict}: {subject} ({_figures(value, reference)})",
         confidence="high" if own.collector != "emulator" else "medium",
         evidence=(Evidence(metric=claim.metric, value=value, threshold=threshold, why=claim.why),),
-        next_step="" if verdict == HELD else "dgw diagnose",
+        next_step="" if verdict == HELD else retyping.again("diagnose", record.case),
     )
 
 
@@ -197,5 +199,5 @@ def _absent(record: Record, metric: str) -> str:
 
 def _next_step(record: Record, other: Record | None, claim: Claim) -> str:
     names = [claim.against or (other.case.variant if other else ""), record.case.variant]
-    named = " ".join(name for name in names if name)
-    return f"dgw compare {named} --shape {record.case.problem.shape} --counters {claim.metric}"
+    words = [*(name for name in names if name), *retyping.problem_options(record.case.problem)]
+    return shlex.join(["dgw", "compare", *words, "--counters", claim.metric])

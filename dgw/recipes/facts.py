@@ -361,9 +361,9 @@ class Facts:
         return ""
 
     @property
-    def map_command(self) -> str:
-        """The command that tries other tiles of this kernel on this problem."""
-        return f"dgw heatmap --variant {self.case.variant} --shape {self.problem.shape}"
+    def other_tiles(self) -> str:
+        """How other tiles of this kernel are tried on this problem."""
+        return retyping.other_tiles(self.case)
 
     def command(self, metrics: Sequence[str] = (), variant: str = "") -> str:
         """The command that measures this case again, at its locked clock: with these metrics or by another variant."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dgw.model import Evidence, Finding
+from dgw.recipes import retyping
 from dgw.recipes.facts import Facts
 from dgw.recipes.recipe import Recipe
 
@@ -47,7 +48,7 @@ def judge(facts: Facts) -> Finding | None:
             Evidence(metric="additions outside the tensor cores", value=added, threshold=promotions / 2),
             Evidence(metric="worst error", value=error, threshold=bound, why="bound of the check"),
         ),
-        next_step="dgw diagnose --sequence precision --variant " + facts.case.variant,
+        next_step=retyping.look_for_reason(facts.case),
     )
 
 

@@ -31,7 +31,7 @@ def judge(facts: Facts) -> Finding | None:
         "nothing to do "
         f"while each block goes through {facts.problem.k} k alone"
     )
-    step = "smaller tiles, or parts of k for several blocks (split-K): " + facts.map_command
+    step = "smaller tiles, or parts of k for several blocks (split-K): " + facts.other_tiles
     return found(RECIPE.name, verdict, cost, evidence, step)
 
 

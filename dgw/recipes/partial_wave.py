@@ -36,7 +36,7 @@ def judge(facts: Facts) -> Finding | None:
     cure = "persistent blocks that share the last tiles"
     if facts.rounds > 1:
         cure = "parts of k for the blocks that have no tile left"
-    step = f"another tile size, or {cure}: {facts.map_command}"
+    step = f"another tile size, or {cure}: {facts.other_tiles}"
     return found(RECIPE.name, verdict, cost, evidence, step)
 
 

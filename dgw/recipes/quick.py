@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dgw.model import Step
+from dgw.recipes import retyping
 from dgw.recipes.diagnosis import diagnose, untold
 from dgw.recipes.sequence import Request, Start, Talk, evidence, figure, metrics, untested
 
@@ -20,9 +21,9 @@ def quick(start: Start) -> Talk:
     unknown = sorted(finding.recipe for finding in found if untold(finding))
     first = next((finding for finding in causes if finding.cost is not None), None)
     if record.outcome == "refused":
-        why = f"it is not for this problem: {record.reason}; dgw show {record.case.variant} --configs"
+        why = f"it is not for this problem: {record.reason}; {retyping.show(record.case, '--configs')}"
     elif record.outcome != "ok":
-        why = f"it is {record.outcome}: {record.reason}; dgw diagnose --sequence precision looks for the reason"
+        why = f"it is {record.outcome}: {record.reason}; its reason: {retyping.look_for_reason(record.case)}"
     elif first is None:
         why = "no recipe finds anything that costs time"
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dgw.model import Finding
-from dgw.recipes import occupancy
+from dgw.recipes import occupancy, retyping
 from dgw.recipes.facts import Facts
 from dgw.recipes.recipe import Recipe, found
 
@@ -25,7 +25,7 @@ def judge(facts: Facts) -> Finding | None:
         f"registers limit occupancy: {registers:.0f} a thread leave room for {now:.0f} "
         f"block{'s' if now > 1 else ''} an SM where {could:.3g} could be there{occupancy.pipes(facts)}"
     )
-    step = f"fewer values held over the loop, or a tighter __launch_bounds__: dgw show {facts.case.variant} --configs"
+    step = f"fewer values held over the loop, or a tighter __launch_bounds__: {retyping.show(facts.case, '--configs')}"
     evidence = occupancy.evidence(facts, "occ_limit_registers")
     return found(
         RECIPE.name, verdict, cost / 2 if excused else cost, evidence, step, sure=facts.measured and not excused

@@ -1,4 +1,4 @@
-"""The command line that measures a case again."""
+"""Command lines that concern a case again: as complete as they have to be to run, for a kernel of the user's too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from dgw.model import Case, Finding, Problem, Step
 
 TIMED = ("time_cold", "time_hot", "sm_clock", "power", "throttle", "temperature")
 TIMELINE = ("kernel_time", "gap_time", "timeline_kernels", "launch_api_time")
-_RUNS_KERNELS = re.compile(r"\bdgw (profile|compare|sweep|heatmap|check|diagnose)\b")
+_OURS = r"(?:hopper|cuda|triton|baselines)/"
+_RUNS_KERNELS = re.compile(
+    rf"\bdgw (?:(?:profile|compare|sweep|heatmap|check|diagnose)(?= --?\w| [\w.-]+/|$)|show(?= (?!{_OURS})[\w.-]+/))"
+    rf"(?! --variant {_OURS})(?! --kernels? )"
+)
+"""A command that has to know the user's kernel: what names a stage of dgw's own does not, nor what names the file."""
+SHOWN = ("--shape", "--dtype", "--layout", "--out", "--beta", "--bias", "--activation", "--residual", "--quantise")
+"""The options of a problem that `dgw show` has."""
 STATIC = ("registers_per_thread", "spill_store_bytes", "spill_load_bytes", "blocks", "blocks_per_sm")
 
 
@@ -21,9 +28,7 @@ def profile(
 ) -> str:
     """`dgw profile ...` of the same problem: with what gets `metrics`, or with another variant or other tunables."""
     words = ["dgw", "profile", "--variant", variant or case.variant, *problem_options(case.problem)]
-    config = {**({} if variant else case.config), **(tunables or {})}
-    if config:
-        words += ["--config", ",".join(f"{name}={value}" for name, value in config.items())]
+    words += _config({**({} if variant else case.config), **(tunables or {})})
     counters = [m for m in metrics if m not in (*TIMED, *TIMELINE, *STATIC)]
     if counters:
         words += ["--counters", ",".join(counters)]
@@ -32,6 +37,40 @@ def profile(
     if any(m in TIMELINE for m in metrics):
         words.append("--timeline")
     return shlex.join(words)
+
+
+def again(command: str, case: Case, *more: str, config: bool = True) -> str:
+    """`dgw COMMAND --variant ...` of the same case, and `more` options; without `config` its tunables are left open."""
+    words = ["dgw", command, "--variant", case.variant, *problem_options(case.problem)]
+    return shlex.join([*words, *(_config(case.config) if config else []), *more])
+
+
+def show(case: Case, what: str) -> str:
+    """`dgw show VARIANT --WHAT` for the same problem and tunables."""
+    options = problem_options(case.problem)
+    kept: list[str] = []
+    for place, word in enumerate(options):
+        if word in SHOWN:
+            value = options[place + 1 : place + 2]
+            kept += [word, *(one for one in value if not one.startswith("--"))]
+    return shlex.join(["dgw", "show", case.variant, what, *kept, *_config(case.config)])
+
+
+def look_for_reason(case: Case) -> str:
+    """The command that looks for the reason of a wrong result."""
+    return again("diagnose", case, "--sequence", "precision")
+
+
+def other_tiles(case: Case) -> str:
+    """How other tunables of this kernel are tried on this problem: a map, a sweep of one, or words where it declares
+    none."""
+    if not case.config:
+        return "declare them as tunables, and dgw sweep and dgw heatmap try them all"
+    return again("heatmap" if len(case.config) > 1 else "sweep", case, config=False)
+
+
+def _config(config: Mapping[str, int | str]) -> list[str]:
+    return ["--config", ",".join(f"{name}={value}" for name, value in config.items())] if config else []
 
 
 def problem_options(problem: Problem) -> list[str]:
@@ -44,8 +83,8 @@ def problem_options(problem: Problem) -> list[str]:
         words += ["--layout", problem.layout]
     if problem.d.dtype != ("f32" if dtype == "tf32" else dtype):
         words += ["--out", problem.d.dtype]
-    if problem.beta:
-        words += ["--beta", f"{problem.beta:g}"]
+    for option, factor, usual in (("--alpha", problem.alpha, 1.0), ("--beta", problem.beta, 0.0)):
+        words += [option, f"{factor:g}"] if factor != usual else []
     if problem.bias is not None:
         words.append("--bias")
     if problem.epilogue.activation != "none":
@@ -54,7 +93,14 @@ def problem_options(problem: Problem) -> list[str]:
         words.append("--residual")
     if problem.epilogue.quantise != "none":
         words += ["--quantise", problem.epilogue.quantise]
-    return words
+    if problem.d.zero_point:
+        words += ["--zero-point", str(problem.d.zero_point)]
+    for name in ("a", "b", "d"):
+        lead = problem.operands()[name].ld
+        words += [f"--ld{name}", str(lead)] if lead is not None else []
+    if problem.data != "normal":
+        words += ["--data", problem.data]
+    return words + (["--seed", str(problem.seed)] if problem.seed else [])
 
 
 def kernel_options(command: Sequence[str]) -> tuple[str, ...]:
@@ -73,16 +119,17 @@ def kernel_options(command: Sequence[str]) -> tuple[str, ...]:
 
 def with_kernels(finding: Finding, options: Sequence[str]) -> Finding:
     """The finding, whose commands find the user's own kernel by these options."""
-    verdict, step = (_with(text, options) for text in (finding.verdict, finding.next_step))
+    verdict, step = (knowing(text, options) for text in (finding.verdict, finding.next_step))
     return msgspec.structs.replace(finding, verdict=verdict, next_step=step)
 
 
 def step_with_kernels(step: Step, options: Sequence[str]) -> Step:
     """The same for a step, its reason and its findings."""
     findings = tuple(with_kernels(finding, options) for finding in step.findings)
-    return msgspec.structs.replace(step, findings=findings, why=_with(step.why, options))
+    return msgspec.structs.replace(step, findings=findings, why=knowing(step.why, options))
 
 
-def _with(text: str, options: Sequence[str]) -> str:
+def knowing(text: str, options: Sequence[str]) -> str:
+    """The text, in which every command that runs or shows the user's own kernel finds it by these options."""
     words = shlex.join(options)
     return _RUNS_KERNELS.sub(lambda found: f"{found[0]} {words}", text) if words else text

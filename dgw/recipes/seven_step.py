@@ -11,6 +11,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 
 from dgw.model import Case, Finding, Problem, Record, Step
+from dgw.recipes import retyping
 from dgw.recipes.diagnosis import diagnose
 from dgw.recipes.sequence import (
     COUNTED_ONLY,
@@ -148,9 +149,9 @@ def baseline(start: Start, record: Record) -> Step:
 
 def _after_baseline(record: Record) -> str:
     if record.outcome == "refused":
-        return f"it is not for this problem: {record.reason}; dgw show {record.case.variant} --configs"
+        return f"it is not for this problem: {record.reason}; {retyping.show(record.case, '--configs')}"
     if record.outcome != "ok":
-        return f"it is {record.outcome}: {record.reason}; dgw diagnose --sequence precision looks for the reason"
+        return f"it is {record.outcome}: {record.reason}; its reason: {retyping.look_for_reason(record.case)}"
     checked = "its result was not checked" if untested(record) else "its result is right"
     return f"{checked}; what it costs comes next"
 
@@ -267,6 +268,7 @@ def _validate(start: Start, first: Record, now: _Now) -> Generator[Request | Ste
     now.record = timed[0]
     checked = (now.record, *records)
     wrong = [record for record in checked if record.outcome not in ("ok", "refused")]
+    reason = retyping.look_for_reason(wrong[0].case) if wrong else ""
     seen = tuple(f"{record.case.problem.data}: {_result(record)}" for record in checked)
     yield Step(
         title="7 validation",
@@ -280,7 +282,7 @@ def _validate(start: Start, first: Record, now: _Now) -> Generator[Request | Ste
             *(said for record in timed[1:] if (said := _beside(now.record, record, first))),
         ),
         decision="stop",
-        why="the result is wrong; dgw diagnose --sequence precision" if wrong else "this is the end of the seven steps",
+        why=f"the result is wrong; its reason: {reason}" if wrong else "this is the end of the seven steps",
         variant=now.record.case.variant,
         config=now.record.case.config,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dgw.model import Finding
-from dgw.recipes import bk_too_large, occupancy
+from dgw.recipes import bk_too_large, occupancy, retyping
 from dgw.recipes.facts import Facts
 from dgw.recipes.recipe import Recipe, found
 from dgw.recipes.tiling import loop
@@ -22,7 +22,7 @@ def judge(facts: Facts) -> Finding | None:
         f"shared memory limits occupancy: {used:,.0f} bytes a block leave room for {now:.0f} block"
         f"{'s' if now > 1 else ''} an SM where {could:.3g} could be there{tiles}{occupancy.pipes(facts)}"
     )
-    step = f"ask for less shared memory, or fewer stages: dgw show {facts.case.variant} --configs"
+    step = f"ask for less shared memory, or fewer stages: {retyping.show(facts.case, '--configs')}"
     evidence = (facts.evidence("shared_mem_per_block"), *occupancy.evidence(facts, "occ_limit_shared_mem"))
     return found(
         RECIPE.name, verdict, cost / 2 if explained else cost, evidence, step, sure=facts.measured and not explained

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dgw.model import Finding
+from dgw.recipes import retyping
 from dgw.recipes.facts import Facts
 from dgw.recipes.recipe import Recipe, found
 
@@ -33,7 +34,7 @@ def judge(facts: Facts) -> Finding | None:
         f"register spills: {spilled:.0f} bytes a thread go to local memory and back with {registers:.0f} registers"
         f"{facts.line('local_load_sectors')}; {local:.4g} sectors of them were moved"
     )
-    step = "fewer sums a thread or a looser __launch_bounds__: " + f"dgw show {facts.case.variant} --configs"
+    step = "fewer sums a thread or a looser __launch_bounds__: " + f"{retyping.show(facts.case, '--configs')}"
     return found(RECIPE.name, verdict, cost, evidence, step)
 
 

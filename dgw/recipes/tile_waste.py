@@ -37,7 +37,7 @@ def judge(facts: Facts) -> Finding | None:
         f"tile waste: tiles of {tile[0]} x {tile[1]} cover {rows} x {columns} where D is {problem.m} x {problem.n}; "
         f"{100 * waste:.0f} % of the products are thrown away"
     )
-    step = f"tiles that divide {problem.m} and {problem.n} better: dgw show {facts.case.variant} --configs"
+    step = f"tiles that divide {problem.m} and {problem.n} better: {facts.other_tiles}"
     return found(RECIPE.name, verdict, waste, evidence, step)
 
 

@@ -106,7 +106,7 @@ def test_the_shape_is_an_option_as_in_every_command_too(dgw: Dgw, swept: Swept) 
     assert dgw("best", "--shape", SHAPE, *KERNEL).out == dgw("best", SHAPE, *KERNEL).out
     ended = dgw("best", *KERNEL)
     assert ended.code == 2
-    assert "dgw best --shape" in ended.err
+    assert f"dgw best --kernel {KERNEL[1]} --shape" in ended.err
 
 
 def test_what_was_only_emulated_has_no_winner_and_is_shown_by_the_hint(dgw: Dgw) -> None:
