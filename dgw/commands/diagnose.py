@@ -56,13 +56,15 @@ def diagnose(
 def _stored(run: str, ask: Ask, unknown: bool) -> None:
     from dgw.commands.conclusions import findings
     from dgw.commands.request import library
+    from dgw.recipes.diagnosis import clean, untold
     from dgw.reports.json import render
     from dgw.reports.steps import causes
     from dgw.workbench.store import open_store
 
     stored = open_store(looking=True).run(run)
     ours = library(Ask())
-    found = {record.case.key: findings(record, stored, ours, unknown) for record in stored.records}
+    every = {record.case.key: findings(record, stored, ours, unknown=True) for record in stored.records}
+    found = {key: tuple(one for one in told if unknown or not untold(one)) for key, told in every.items()}
     if ask.json:
         rows = [
             {
@@ -76,7 +78,9 @@ def _stored(run: str, ask: Ask, unknown: bool) -> None:
         say(render(rows))
         return
     for record in stored.records:
-        say(causes(f"{record.case.variant} at {record.case.problem.shape}", found[record.case.key], width(), colour()))
+        heading, key = f"{record.case.variant} at {record.case.problem.shape}", record.case.key
+        ended = "" if record.outcome == "ok" else f"it is {record.outcome}: {record.reason}"
+        say(causes(heading, found[key], width(), colour(), ended or clean(every[key])))
 
 
 def _walk(ctx: typer.Context, ask: Ask, name: str, lock_mhz: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dgw.errors import DgwError
 from dgw.model import Device, Finding, Record
 from dgw.recipes.facts import Facts
-from dgw.recipes.recipe import CANNOT_TELL
+from dgw.recipes.recipe import CANNOT_TELL, MEDIUM_SHARE
 from dgw.recipes.registry import recipes
 from dgw.toolchain import devices
 
@@ -32,6 +32,21 @@ def diagnose(
 def untold(finding: Finding) -> bool:
     """Whether the finding says that it cannot be told."""
     return finding.verdict.startswith(CANNOT_TELL)
+
+
+def serious(finding: Finding) -> bool:
+    """Whether it names a cause that costs enough for high or medium confidence, or a note that is sure."""
+    least = ("high",) if finding.cost is None else ("high", "medium")
+    return not untold(finding) and finding.confidence in least
+
+
+def clean(found: Sequence[Finding]) -> str:
+    """That nothing serious is among these findings, which include what cannot be told; empty where something is."""
+    if any(serious(finding) for finding in found):
+        return ""
+    unknown = sorted(finding.recipe for finding in found if untold(finding))
+    lacking = f"; cannot be told here: {', '.join(unknown)}" if unknown else ""
+    return f"nothing serious found: no cause that can be told costs {100 * MEDIUM_SHARE:.0f} % of the time or more{lacking}"
 
 
 def _place(finding: Finding) -> tuple[bool, bool, float, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dgw.model import Step
 from dgw.recipes import retyping
-from dgw.recipes.diagnosis import diagnose, untold
+from dgw.recipes.diagnosis import clean, diagnose, serious, untold
 from dgw.recipes.sequence import Request, Start, Talk, evidence, figure, metrics, untested
 
 FIGURES = (
@@ -17,27 +17,26 @@ def quick(start: Start) -> Talk:
     """One measurement; the causes, the costliest first, and what the record cannot tell."""
     (record, *_) = yield Request((start.case,), "everything that a recipe needs", metrics=metrics())
     found = diagnose(record, start.device)
-    causes = tuple(finding for finding in found if not untold(finding))
-    unknown = sorted(finding.recipe for finding in found if untold(finding))
-    first = next((finding for finding in causes if finding.cost is not None), None)
+    nothing = clean(found) if record.outcome == "ok" else ""
+    unknown = sorted(finding.recipe for finding in found if untold(finding)) if not nothing else []
+    first = next((finding for finding in found if serious(finding)), None)
     if record.outcome == "refused":
         why = f"it is not for this problem: {record.reason}; {retyping.show(record.case, '--configs')}"
     elif record.outcome != "ok":
         why = f"it is {record.outcome}: {record.reason}; its reason: {retyping.look_for_reason(record.case)}"
-    elif first is None:
-        why = "no recipe finds anything that costs time"
     else:
-        why = first.next_step
+        why = f"begin with {first.recipe}: {first.next_step}" if first is not None else "nothing serious found"
     yield Step(
         title="what it costs",
         evidence=evidence(record, start.device, *FIGURES),
-        findings=causes,
+        findings=tuple(finding for finding in found if not untold(finding)),
         seen=(
+            *([nothing] if nothing else []),
             f"{record.case.variant} at {record.case.problem.shape}: {figure(record)}",
             *([lacking] if (lacking := untested(record)) else []),
             *([f"cannot be told here: {', '.join(unknown)}"] if unknown else []),
         ),
-        decision="stop",
+        decision="go on" if first is not None else "stop",
         why=why,
         variant=record.case.variant,
         config=record.case.config,

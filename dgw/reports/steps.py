@@ -27,14 +27,12 @@ def step(done: Step, width: int = 100, colour: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
-def causes(heading: str, findings: Sequence[Finding], width: int = 100, colour: bool = False) -> str:
-    """The findings on one case, the costliest first."""
+def causes(heading: str, findings: Sequence[Finding], width: int = 100, colour: bool = False, first: str = "") -> str:
+    """The findings on one case, the costliest first, below what is said `first` of them all."""
     paint = Paint(colour)
-    lines = [paint.head(heading)]
+    lines = [paint.head(heading), *(wrapped(first, width, "  ", "    ") if first else ())]
     for finding in findings:
         lines += cause(finding, width, paint)
-    if not findings:
-        lines.append("  no recipe finds anything that costs time")
     return "\n".join(lines) + "\n"
 
 

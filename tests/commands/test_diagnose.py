@@ -32,7 +32,8 @@ def test_diagnose_names_the_cause_with_its_evidence_and_the_next_step(dgw: Dgw) 
     assert ended.code == 0
     assert "bank conflicts of loads at s02_tiled.cu" in ended.out
     assert "try: XOR" in ended.out
-    assert "=> stop:" in ended.out
+    assert "=> go on: begin with bank-conflicts: XOR" in ended.out
+    assert "nothing serious" not in ended.out
     assert "Time was not measured" in ended.out
 
 
@@ -66,6 +67,16 @@ def test_the_next_steps_for_a_stage_name_no_file(dgw: Dgw) -> None:
     assert dgw("new", "mine.cu").code == 0
     assert dgw("profile", "--kernel", "mine.cu", "--variant", "tiled", "--shape", "256x256x32").code == 0
     assert "--kernel" not in dgw("diagnose", "--run", "last", "--unknown").out
+
+
+def test_a_stored_run_without_a_serious_cause_says_so_first_and_one_of_a_refused_case_why(dgw: Dgw) -> None:
+    whole = ("--variant", "tensor-core", "--config", "BM=128,BN=128,BK=64", "--shape", "1408x1536x64")
+    assert dgw("profile", *whole).code == 0
+    told = dgw("diagnose", "--run", "last").out
+    assert "  nothing serious found" in told.splitlines()[1]
+    assert "confidence high" not in told and "confidence medium" not in told
+    assert dgw("profile", "--variant", "tensor-core", "--dtype", "f32", "--shape", "64x64x64").code == 2
+    assert "  it is refused: cuda/tensor-core takes" in dgw("diagnose", "--run", "last").out
 
 
 def test_the_seven_steps_walk_up_in_the_emulator_and_their_steps_are_json(dgw: Dgw) -> None:

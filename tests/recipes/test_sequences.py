@@ -59,6 +59,22 @@ def walked(name: str, begin: Start, fulfil: Callable[[Request], Sequence[Record]
     return steps
 
 
+def test_quick_says_of_a_good_kernel_first_that_nothing_serious_was_found_and_what_it_cannot_tell() -> None:
+    waves = {"tensor_pipe_util": 0.97, "sm_active_cycles": 480_000, "l2_hit_rate": None}
+    (step,) = walked("quick", start("mine/kernel"), scripted({"mine/kernel": waves}))
+    assert [f.confidence for f in step.findings if f.cost is not None] == ["low"]
+    assert step.seen[0].startswith("nothing serious found: no cause that can be told costs 5 % of the time or more")
+    assert step.seen[0].endswith("; cannot be told here: l2-locality")
+    assert (step.decision, step.why) == ("stop", "nothing serious found")
+
+
+def test_quick_goes_on_with_the_costliest_cause_and_its_advice() -> None:
+    (step,) = walked("quick", start("mine/kernel"), scripted({"mine/kernel": LADDER["cuda/tiled"]}))
+    assert step.decision == "go on"
+    assert step.why == f"begin with {step.findings[0].recipe}: {step.findings[0].next_step}"
+    assert not any("nothing serious" in sentence for sentence in step.seen)
+
+
 @pytest.mark.parametrize("name", SEQUENCES)
 def test_every_step_says_go_on_or_stop_and_why_and_the_last_is_the_end(name: str) -> None:
     steps = walked(name, start(), scripted(LADDER))
