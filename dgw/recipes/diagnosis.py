@@ -46,7 +46,8 @@ def clean(found: Sequence[Finding]) -> str:
         return ""
     unknown = sorted(finding.recipe for finding in found if untold(finding))
     lacking = f"; cannot be told here: {', '.join(unknown)}" if unknown else ""
-    return f"nothing serious found: no cause that can be told costs {100 * MEDIUM_SHARE:.0f} % of the time or more{lacking}"
+    least = f"{100 * MEDIUM_SHARE:.0f} %"
+    return f"nothing serious found: no cause that can be told costs {least} of the time or more{lacking}"
 
 
 def _place(finding: Finding) -> tuple[bool, bool, float, str]:
