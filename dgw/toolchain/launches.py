@@ -1,4 +1,5 @@
-"""Launches whose last details only the compiler knows: Triton decides shared memory, warps and scratch of a kernel."""
+"""Launches whose last details only the compiler knows: Triton decides shared memory, warps and scratch of a kernel; and
+what no device will launch, whoever compiled it."""
 
 from __future__ import annotations
 
@@ -9,7 +10,12 @@ import msgspec
 
 from dgw.model import DECIDED_LATER, Argument, Device, Fill, Launch, Plan, Scalar, Source, Workspace
 from dgw.toolchain.build import Build
+from dgw.toolchain.occupancy import MAX_THREADS_PER_BLOCK, occupancy
 from dgw.toolchain.triton_compiler import facts
+
+MOST_BLOCKS = (2**31 - 1, 65535, 65535)
+MOST_DEEP = 64
+"""Threads of a block along z."""
 
 
 def complete(plan: Plan, builds: Mapping[Source, Build]) -> Plan:
@@ -49,3 +55,35 @@ def too_large(plan: Plan, device: Device) -> str:
                 f"but {device.name} has {device.shared_per_block} ({device.arch})"
             )
     return ""
+
+
+def unlaunchable(plan: Plan, builds: Mapping[Source, Build], device: Device) -> str:
+    """Why `device` refuses a launch of a complete plan, in words with both figures; empty where it takes them all."""
+    for launch in plan.launches:
+        if reason := _refused(launch, builds[launch.source], device):
+            return f"{device.name} cannot launch {launch.entry}: {reason}"
+    return ""
+
+
+def _refused(launch: Launch, build: Build, device: Device) -> str:
+    needs, threads = build.resources(launch.entry), prod(launch.block)
+    shared = needs.shared_bytes + launch.shared_bytes
+    if not threads or not prod(launch.grid):
+        return f"a grid of {_sizes(launch.grid)} blocks of {_sizes(launch.block)} threads is empty"
+    if threads > MAX_THREADS_PER_BLOCK:
+        return f"{threads:,} threads a block, and no block has more than {MAX_THREADS_PER_BLOCK:,}"
+    if launch.block[2] > MOST_DEEP:
+        return f"a block of {_sizes(launch.block)} threads, of which no more than {MOST_DEEP} may lie along z"
+    if any(size > most for size, most in zip(launch.grid, MOST_BLOCKS, strict=True)):
+        return f"a grid of {_sizes(launch.grid)} blocks, and none has more than {_sizes(MOST_BLOCKS)}"
+    if shared > device.shared_per_block:
+        return f"{shared:,} bytes of shared memory a block, and {device.arch} allows {device.shared_per_block:,}"
+    if occupancy(device, threads, needs.registers).blocks_per_sm == 0:
+        return f"{threads:,} threads of {needs.registers} registers a block, more than an SM has registers for"
+    if threads > needs.max_threads:
+        return f"{threads:,} threads a block, and it is compiled for {needs.max_threads:,} (__launch_bounds__)"
+    return ""
+
+
+def _sizes(sizes: tuple[int, int, int]) -> str:
+    return " x ".join(f"{size:,}" for size in sizes)

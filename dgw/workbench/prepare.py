@@ -13,7 +13,7 @@ from dgw.errors import CompileError, DgwError
 from dgw.model import Case, Device, Environment, Outcome, Plan, Record, Source, Variant, digest
 from dgw.toolchain.build import Build, Recent, Request, build, build_many
 from dgw.toolchain.cache import CompileCache
-from dgw.toolchain.launches import complete, too_large
+from dgw.toolchain.launches import complete, too_large, unlaunchable
 from dgw.workbench.collectors import static
 from dgw.workbench.environment import host_environment
 from dgw.workbench.protocol import PROTOCOL
@@ -24,7 +24,7 @@ _DEVICE_FOLDER = Path(__file__).parent / "device"
 
 @dataclass(frozen=True)
 class Prepared:
-    """A case ready to run, or the reason why not: `record.outcome` is ok, refused or compile-failed."""
+    """A case ready to run, or the reason why not: `record.outcome` is ok, refused, compile-failed or launch-failed."""
 
     record: Record
     variant: Variant
@@ -85,6 +85,8 @@ def prepare(
         if reason := too_large(plan, device):
             return stopped("refused", reason, plan)
         known = (*known, *static.plan_measurements(plan, builds, device))
+        if reason := unlaunchable(plan, builds, device):
+            return stopped("launch-failed", reason, plan)
         if mix:
             known = (*known, static.instruction_mix(plan, builds))
     except CompileError as error:

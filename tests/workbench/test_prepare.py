@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import msgspec
 import pytest
 
 from dgw.kernels.loader import load
 from dgw.model import Case, Plan, Variant, gemm
+from dgw.toolchain.build import Build
 from dgw.toolchain.cache import CompileCache
 from dgw.toolchain.devices import device
+from dgw.toolchain.launches import unlaunchable
 from dgw.workbench import prepare
 from dgw.workbench.metrics import METRICS
 
@@ -54,11 +59,56 @@ def test_every_static_figure_is_a_metric_of_the_table_in_its_unit(cache: Compile
 @pytest.mark.parametrize("name", [n for n in VARIANTS if n.startswith("cheats/")])
 def test_a_cheat_differs_from_an_honest_kernel_only_when_it_runs(name: str, cache: CompileCache) -> None:
     made = prepare.prepare(case(VARIANTS[name]), VARIANTS[name], H200, cache)
-    expected = "compile-failed" if name == "cheats/does-not-compile" else "ok"
+    stopped = {"cheats/does-not-compile": "compile-failed", "cheats/too-much-shared": "launch-failed"}
+    expected = stopped.get(name, "ok")
     assert made.record.outcome == expected
     if expected == "compile-failed":
         assert "undeclared_name" in made.record.reason
         assert made.record.number("flops") is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"shared_bytes": 266_240}, "266,240 bytes of shared memory a block, and sm_90a allows 232,448"),
+        ({"block": (64, 32, 1)}, "2,048 threads a block, and no block has more than 1,024"),
+        ({"block": (1, 1, 128)}, "no more than 64 may lie along z"),
+        ({"grid": (1, 70_000, 1)}, "a grid of 1 x 70,000 x 1 blocks"),
+        ({"grid": (0, 1, 1)}, "a grid of 0 x 1 x 1 blocks"),
+        ({"registers": 128}, "1,024 threads of 128 registers a block"),
+        ({"max_threads": 512}, "1,024 threads a block, and it is compiled for 512 (__launch_bounds__)"),
+    ],
+)
+def test_a_launch_that_the_device_does_not_take_fails_without_a_gpu_too(
+    change: dict[str, Any], words: str, cache: CompileCache
+) -> None:
+    """What fits in every respect (1,024 threads, all of the shared memory, 64 registers) is taken."""
+    naive = VARIANTS["cuda/naive"]
+    made = prepare.prepare(case(naive), naive, H200, cache)
+    assert made.plan is not None
+    (launch,), (built,) = made.plan.launches, made.builds.values()
+    fits: dict[str, Any] = {"block": (32, 32, 1), "shared_bytes": H200.shared_per_block}
+    needed: dict[str, Any] = {"registers": 64, "max_threads": 1024}
+
+    def refused(asked: dict[str, Any]) -> str:
+        def of(known: dict[str, Any]) -> dict[str, Any]:
+            return {name: asked.get(name, value) for name, value in known.items()}
+
+        needs = replace(built.resources(launch.entry), **of(needed))
+        one = msgspec.structs.replace(launch, **of(fits | {"grid": launch.grid}))
+        build = SimpleNamespace(resources=lambda entry: needs)
+        return unlaunchable(Plan(steps=(one,)), {launch.source: cast("Build", build)}, H200)
+
+    assert refused({}) == ""
+    assert words in refused(change)
+
+
+def test_a_launch_that_cannot_be_keeps_what_says_so(cache: CompileCache) -> None:
+    greedy = VARIANTS["cheats/too-much-shared"]
+    record = prepare.prepare(case(greedy), greedy, H200, cache).record
+    assert "bytes of shared memory a block, and sm_90a allows" in record.reason
+    assert record.number("theoretical_occupancy") == 0
+    assert (record.number("shared_mem_per_block") or 0) > H200.shared_per_block
 
 
 def test_refusals_name_the_reason(cache: CompileCache) -> None:
