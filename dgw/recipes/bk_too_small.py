@@ -47,7 +47,7 @@ def judge(facts: Facts) -> Finding | None:
     )
     verdict = (
         f"BK too small: a k tile of {own.depth} keeps an SM busy for {own.work:.0f} cycles, so copies that run "
-        f"{own.ahead} ahead have {own.cover:.0f} cycles where DRAM takes about {LATENCY:.0f}"
+        f"{own.ahead:.2g} ahead have {own.cover:.0f} cycles where DRAM takes about {LATENCY:.0f}"
     )
     name = next((name for name in K_TILE if name in facts.case.config), "")
     step = retyping.profile(facts.case, tunables={name: better}) if name else f"k tiles of {better}"

@@ -6,7 +6,16 @@ from dgw.model import Evidence, Finding
 from dgw.recipes import bk_too_small, spills, uncoalesced
 from dgw.recipes.facts import Facts
 from dgw.recipes.recipe import Recipe, found
+from dgw.recipes.tiling import LATENCY, held_back_by, loop
 
+LATE, FEW = 0.5, 4
+"""K tiles ahead up to which copies are called not overlapped, and k tiles up to which there is no loop to speak of."""
+STEP = (
+    "ask for a tile STAGES - 1 tiles before its use, and wait for the oldest only: dgw show cuda/double-buffered "
+    "--source"
+)
+OWN = 0.7
+"""Share of the shared memory that k tiles must explain, lest it be something else that keeps blocks off."""
 MEMORY_BUSY = 0.60
 """Share of DRAM or L2 from which a longer way ahead does not help: the bytes themselves take the time."""
 
@@ -18,6 +27,46 @@ def applies(facts: Facts) -> bool:
 
 
 def judge(facts: Facts) -> Finding | None:
+    """What was measured to be waited for; without a GPU, what the latency of DRAM makes of copies that are asked for
+    when they are needed."""
+    return _waited(facts) if facts.measured else _exposed(facts)
+
+
+def _exposed(facts: Facts) -> Finding | None:
+    """A k tile takes the latency and its work one after the other; blocks that share an SM fill it meanwhile."""
+    own = loop(facts)
+    if own is None or facts.number("copy_lead") is None or own.ahead >= LATE or own.count <= FEW:
+        return None
+    sms, blocks, tiles = facts.device.sms, facts.blocks or 1.0, facts.tiles or 1
+    resident = min(own.resident, max(1.0, blocks / sms))
+    work = max(own.work, facts.cycles * sms / (tiles * own.count))  # of the busiest pipe, be it another
+    apart = LATENCY + work * (1 - own.ahead)
+    if _kept_off(facts, own.bytes) * work >= apart:
+        return None
+    evidence = (
+        facts.evidence("copy_lead", 1.0, "k tiles between asking for data and needing it"),
+        Evidence(metric="cycles of work a k tile", value=work * resident, threshold=apart, why="latency and work"),
+        Evidence(metric="blocks an SM", value=resident, why="work while another waits"),
+        facts.evidence("ldgsts_inst"),
+    )
+    how = "asynchronous copies are waited for" if facts.number("ldgsts_inst") else "plain loads are needed"
+    verdict = (
+        f"copies are not overlapped with the products: {how} as soon as they are asked for, so that each k tile takes "
+        f"about {LATENCY:.0f} cycles of latency beside {work:.0f} of work"
+    )
+    return found(RECIPE.name, verdict, max(0.0, 1 - work * resident / apart), evidence, STEP)
+
+
+def _kept_off(facts: Facts, tiles: int) -> float:
+    """Blocks an SM would hold if it were not for shared memory that is not the k tiles': they would fill the latency,
+    and what keeps them off has a name of its own. 0 where nothing of that kind does."""
+    if tiles >= OWN * (facts.number("shared_mem_per_block") or 0.0):
+        return 0.0
+    kept = held_back_by(facts, "shared memory")
+    return kept[1] if kept is not None else 0.0
+
+
+def _waited(facts: Facts) -> Finding | None:
     """Time that warps wait for global memory, and at the barrier for those that do, while memory is not at its
     limit. A ring that runs empty has another name (producer-starved)."""
     loads, barrier = facts.stall("long_scoreboard"), facts.stall("barrier")
@@ -45,17 +94,18 @@ def judge(facts: Facts) -> Finding | None:
         f"{100 * barrier:.0f} % at barriers{where}, while {facts.busiest[0] or 'the busiest pipe'} is at work "
         f"{100 * facts.busiest[1]:.0f} %"
     )
-    step = (
-        "ask for a tile STAGES - 1 tiles before its use, and wait for the oldest only: dgw show "
-        "cuda/double-buffered --source"
-    )
-    return found(RECIPE.name, verdict, cost, evidence, step)
+    return found(RECIPE.name, verdict, cost, evidence, STEP)
 
 
 RECIPE = Recipe(
     name="not-overlapped",
     about="copies that the products wait for",
-    needs=("stall_long_scoreboard", "stall_barrier", "elapsed_cycles", "smem_wavefronts_ideal"),
+    needs=(
+        "stall_long_scoreboard|copy_lead",
+        "stall_barrier|copy_lead",
+        "elapsed_cycles|copy_lead",
+        "smem_wavefronts_ideal",
+    ),
     judge=judge,
     applies=applies,
 )

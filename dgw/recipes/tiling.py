@@ -1,5 +1,7 @@
-"""What the declared tiles of a kernel say of its main loop: how long a k tile keeps an SM busy, how far copies are
-ahead."""
+"""What is known of a kernel's main loop: how long a k tile keeps an SM busy, how far copies are ahead.
+
+The emulator sees both (`k_tiles`, `copy_lead`). On a GPU they are those of the declared tunables, or guessed.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,8 @@ LATENCY = 800.0
 """Cycles from a request to DRAM until its data have arrived on an unloaded H200 or A100 (published: 560 to 900)."""
 K_TILE = ("BK", "BLOCK_K", "TILE_K", "BLOCK_SIZE_K")
 STAGES = ("STAGES", "NUM_STAGES", "num_stages")
+FMA_FLOPS = 64
+"""FLOP of one warp instruction of FMA."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ class Loop:
     count: int
     work: float
     bytes: int
-    ahead: int
+    ahead: float
     resident: float
 
     @property
@@ -50,26 +54,45 @@ def element_bytes(facts: Facts) -> float:
 
 
 def loop(facts: Facts) -> Loop | None:
-    """The main loop of a kernel whose tile and depth are declared."""
-    depth, tile = facts.tunable(*K_TILE), facts.tile
+    """The main loop of a kernel of which the tile of D is declared."""
+    tile = facts.tile
     if tile is None or not facts.problem.known:
         return None
-    depth = depth or brought(facts)
-    if depth is None:
-        return _guessed(facts, tile)
-    size = element_bytes(facts)
-    if facts.problem.a.dtype == "tf32":
+    seen = facts.number("k_tiles")
+    depth = facts.tunable(*K_TILE) or brought(facts)
+    if depth is not None and facts.problem.a.dtype == "tf32":
         depth //= 2  # tensor stages count their depth in elements of 16 bits
-    rows, columns = tile
+    depth = depth or (_multiplied(facts, tile, seen) if seen else None)
+    if depth is None:
+        return _guessed(facts, tile) if facts.measured else None
+    ahead = facts.number("copy_lead")
     stages = facts.tunable(*STAGES) or 1
+    if ahead is None:
+        if seen and not facts.tunable(*STAGES):
+            return None  # everything was asked for before the first product
+        ahead = stages - 1.0
+    else:
+        stages = round(ahead) + 1
+    rows, columns = tile
     return Loop(
         depth=depth,
         count=-(-facts.problem.k // max(1, depth)),
         work=2.0 * rows * columns * depth / rate(facts),
-        bytes=int((rows + columns) * depth * size) * stages,
-        ahead=stages - 1,
+        bytes=int((rows + columns) * depth * element_bytes(facts)) * stages,
+        ahead=ahead,
         resident=facts.resident,
     )
+
+
+def _multiplied(facts: Facts, tile: tuple[int, int], tiles: float) -> int | None:
+    """The depth of a k tile by what a block multiplies in one, of the k tiles that a warp was seen to pass."""
+    blocks = facts.blocks
+    flops = (
+        facts.total("tensor_inst") * facts.mma_flops if facts.uses_tensor_cores else facts.total("fma_inst") * FMA_FLOPS
+    )
+    if not blocks or not flops:
+        return None
+    return round(flops / (blocks * tiles) / (2 * tile[0] * tile[1])) or None
 
 
 def brought(facts: Facts) -> int | None:
@@ -94,7 +117,7 @@ def _guessed(facts: Facts, tile: tuple[int, int]) -> Loop | None:
     size = element_bytes(facts)
     return Loop(
         depth=depth, count=count, work=2.0 * rows * columns * depth / rate(facts), resident=facts.resident,
-        bytes=int((rows + columns) * depth * size) * (2 if copied else 1), ahead=1 if copied else 0,
+        bytes=int((rows + columns) * depth * size) * (2 if copied else 1), ahead=1.0 if copied else 0.0,
     )  # fmt: skip
 
 

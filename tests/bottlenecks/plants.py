@@ -132,9 +132,12 @@ PLANTED: Mapping[str, Plant] = {
         "double-buffered", "shared-memory-limits-occupancy", "double-buffered-f32", "shared memory it does not use",
         shared_bytes=150_000, dtype="f32", emulated=True, small_k=64,
     ),
-    "wait-at-once": _tensor("not-overlapped", "waits for each tile when it asks for it", {"WAIT_AT_ONCE": 1}),
+    "wait-at-once": _tensor(
+        "not-overlapped", "waits for each tile when it asks for it", {"WAIT_AT_ONCE": 1}, emulated=True, small_k=512
+    ),
     "wait-at-once-square": _tensor(
-        "not-overlapped", "waits for each tile when it asks for it", {"WAIT_AT_ONCE": 1}, config=SQUARE, good="square"
+        "not-overlapped", "waits for each tile when it asks for it", {"WAIT_AT_ONCE": 1}, config=SQUARE, good="square",
+        emulated=True,
     ),
     "many-barriers": _tensor("barrier-bound", "a barrier after every fourth mma", {"MANY_BARRIERS": 1}, emulated=True),
     "slow-gelu": _tensor(

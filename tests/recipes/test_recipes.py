@@ -101,3 +101,36 @@ def test_the_costliest_cause_comes_first_and_what_cannot_be_told_last() -> None:
     assert costs == sorted(costs, reverse=True)
     assert places == sorted(places)
     assert any(places)
+
+
+def emulated(lead: float | None, tiles: int = 64, **numbers: float | None) -> list[str]:
+    """What is found in the emulator of a kernel without tunables, by name."""
+    unmeasured = ("elapsed_cycles", "sm_active_cycles", "time_cold", "time_hot", "issued", "tensor_pipe_util")
+    figures = {**dict.fromkeys(unmeasured), "k_tiles": tiles, "copy_lead": lead, **numbers}
+    made = record({**figures, "occ_limit_registers": 2, "occ_limit_shared_mem": 2, "blocks_per_sm": 1}, config={})
+    environment = msgspec.structs.replace(made.environment, engine="emulator")
+    return [f.recipe for f in diagnose(msgspec.structs.replace(made, environment=environment), H200) if not untold(f)]
+
+
+def test_the_emulator_sees_copies_that_are_needed_when_they_are_asked_for() -> None:
+    assert "not-overlapped" in emulated(0.0)
+    assert "not-overlapped" not in emulated(1.0)
+    assert "not-overlapped" not in emulated(0.0, tiles=3)
+    assert "not-overlapped" not in emulated(None)
+
+
+def test_shared_memory_that_is_no_tile_is_blamed_for_latency_that_more_blocks_would_fill() -> None:
+    held = {"occ_limit_shared_mem": 1.0, "occ_limit_registers": 8.0, "occ_limit_warps": 8.0, "occ_limit_blocks": 8.0}
+    own = record({**dict.fromkeys(("elapsed_cycles", "time_cold", "time_hot")), "k_tiles": 256, "copy_lead": 0.0,
+                  "shared_mem_per_block": 200_000, "blocks_per_sm": 1, **held}, config={})  # fmt: skip
+    own = msgspec.structs.replace(own, environment=msgspec.structs.replace(own.environment, engine="emulator"))
+    names = [f.recipe for f in diagnose(own, H200) if not untold(f)]
+    assert "not-overlapped" not in names
+    assert "shared-memory-limits-occupancy" in names
+
+
+def test_the_depth_of_k_tiles_is_seen_and_not_guessed_from_barriers() -> None:
+    assert "bk-too-small" in emulated(1.0, tiles=256)
+    assert "bk-too-small" not in emulated(3.0, tiles=64)
+    # as many barriers as a kernel with thin tiles has, and nothing else that tells
+    assert "bk-too-small" not in emulated(None, tiles=0, barrier_inst=528 * 8 * 256, ldgsts_inst=3.1e6)

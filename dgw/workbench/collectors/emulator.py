@@ -21,6 +21,7 @@ from dgw.workbench.emulator import bound as bounding
 from dgw.workbench.emulator.audit import EXACT, PTX_LEVEL, Audit, audit, unaudited
 from dgw.workbench.emulator.classes import Tiling
 from dgw.workbench.emulator.launching import LaunchRun, PlanRun
+from dgw.workbench.emulator.lead import Lead, lead
 from dgw.workbench.emulator.measures import Table, combine, mma_flops, tabulate, with_ratios
 from dgw.workbench.emulator.observer import Finding, SourceLine
 from dgw.workbench.emulator.operands import Block
@@ -96,13 +97,15 @@ def emulate(
 
 @dataclass(frozen=True)
 class _Counted:
-    """A launch: totals of the grid, by source line, instructions by opcode, FLOP of tensor cores by dtype, sectors."""
+    """A launch: totals of the grid, by source line, instructions by opcode, FLOP of tensor cores by dtype, sectors, and
+    how far ahead of the products of a k loop data is asked for, where it has one."""
 
     totals: dict[str, int]
     by_line: dict[SourceLine, dict[str, int]]
     opcodes: dict[str, int]
     flops: dict[str, int]
     sectors: dict[str, int]
+    lead: Lead | None = None
 
 
 def _counted(run: LaunchRun) -> _Counted:
@@ -121,7 +124,9 @@ def _counted(run: LaunchRun) -> _Counted:
             known = {name: count for name, count in counts.items() if name in totals}
             lines.setdefault(line, []).append((known, weight))
     by_line = {line: combine(parts) for line, parts in lines.items()}
-    return _Counted(totals, by_line, combine(opcodes), combine(flops), combine(sectors))
+    most, _ = max(run.coverage.parts, key=lambda part: part[1])  # the CTAs of which there are most
+    ahead = lead(most.instructions, most.steps, most.batch_warps)
+    return _Counted(totals, by_line, combine(opcodes), combine(flops), combine(sectors), ahead)
 
 
 def _everywhere(parts: Sequence[tuple[Mapping[str, int], int]]) -> dict[str, int]:
@@ -274,6 +279,11 @@ def _measurements(
         yield from (measure(name, value, scope) for name, value in values.items() if name in METRICS)
     for opcode, count in combine((launch.opcodes, 1) for launch in launches).items():
         yield measure("inst_per_opcode", count, f"opcode {opcode}")
+    loop = max(launches, key=lambda one: one.totals["tensor_inst"] + one.totals["fma_inst"]).lead
+    if loop is not None:
+        yield measure("k_tiles", loop.tiles)
+        if loop.ahead is not None:
+            yield measure("copy_lead", loop.ahead)
     for line, counts in by_line.items():
         if line.file:
             yield from (measure(name, value, f"line {line}") for name, value in counts.items() if name in METRICS)

@@ -27,11 +27,13 @@ from dgw.workbench.emulator.costs import (
     shared_cost,
     unique,
 )
+from dgw.workbench.emulator.lead import Step
 from dgw.workbench.emulator.observer import Access, Dim3, InstructionInfo
 
 PATTERNS_KEPT = 4096
 SECTORS_KEPT = 1 << 21
 MEASURED_KEPT = 2048
+STEPS_KEPT = 1 << 16
 SHARED_KINDS: dict[str, Kind] = {
     "ld": "ld", "st": "st", "ldmatrix": "ldmatrix", "stmatrix": "stmatrix", "atom": "atom", "red": "atom",
 }  # fmt: skip
@@ -103,11 +105,16 @@ class Counters:
         self._touched: dict[str, list[Ints]] = {}
         self._kept = 0
         self._warps_per_cta = 1
+        self._traced = False
+        self.batch_warps = 0  # of the first batch, whose blocks `steps` has in their order
+        self.steps: list[Step] = []
 
     def begin(self, instructions: Sequence[InstructionInfo], ctas: Sequence[Dim3], warps_per_cta: int) -> None:
         """Start a batch; the kernel must be that of the batches before."""
         self._fold_sectors()
-        if not self.instructions:
+        self._traced = not self.instructions
+        if self._traced:
+            self.batch_warps = len(ctas) * warps_per_cta
             self.instructions = tuple(instructions)
             for name in ("_executed", "_divergent", "_barriers"):
                 setattr(self, name, np.zeros(len(instructions), dtype=np.int64))
@@ -120,6 +127,8 @@ class Counters:
         """A basic block was executed by `warps` warps."""
         key = (first, last)
         self._blocks[key] = self._blocks.get(key, 0) + warps
+        if self._traced and len(self.steps) < STEPS_KEPT:
+            self.steps.append(Step(first, last, warps))
 
     def branch(self, instruction: int, warps: int, divergent: int) -> None:
         """A conditional branch was executed."""
