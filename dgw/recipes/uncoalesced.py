@@ -14,6 +14,8 @@ LEAST_FACTOR = 1.5
 IDLE_BANKS = 0.3
 MOST_SECTORS = 16
 """Sectors that 32 lanes of 16 bytes side by side fill: the most that a request can need."""
+A_LINE = 4
+"""Sectors of a line of 128 bytes."""
 
 
 def judge(facts: Facts) -> Finding | None:
@@ -53,17 +55,26 @@ def price(facts: Facts, sides: Sides) -> float:
     Where the banks have little to do, warps that wait for shared memory stand behind global accesses in one queue.
     """
     sms, every = facts.device.sms, sum(total for total, _ in sides.values())
-    wasted = sum(wasted_by_side(sides).values())
-    tags = facts.number("l1_tag_requests_global") or (every - wasted) / 4 + wasted  # a sector alone is a line looked up
+    excess = wasted_by_side(sides)
+    wasted, needed = sum(excess.values()), every - sum(excess.values())
+    tags = facts.number("l1_tag_requests_global") or needed / A_LINE + wasted  # a sector alone is a line looked up
     less = {
-        "l1": max(wasted / 4, tags - (every - wasted) / 4) / sms,
+        "l1": max(wasted / A_LINE, tags - needed / A_LINE) / sms,
         "l2": wasted * SECTOR / L2_BYTES_PER_SM_PER_CLOCK / sms,
-        "shared": scattered_copies(facts) / sms,
+        "shared": scattered_copies(facts) / sms if wasted_share(facts) else 0.0,
     }
     queue = ("short_scoreboard", "mio_throttle") if facts.share("shared") < IDLE_BANKS else ()
     tiles = () if facts.ring else ("long_scoreboard", "barrier")
     waiting = facts.late("lg_throttle", "drain", *tiles, *queue)
-    return max(facts.relief(less, {"l1": tags / sms}), waiting * wasted / every)
+    last = 0.0 if facts.measured else _at_the_end(excess.get("stores", 0.0), facts)
+    return max(facts.relief(less, {"l1": tags / sms}), waiting * wasted / every, last)
+
+
+def _at_the_end(sectors: float, facts: Facts) -> float:
+    """Share of the time in which so many sectors are stored, where none was measured: a block that stores its tile
+    multiplies nothing meanwhile, the others on its SM do."""
+    cycles = sectors * SECTOR / L2_BYTES_PER_SM_PER_CLOCK / facts.device.sms
+    return cycles / (cycles + facts.cycles) / facts.resident if cycles else 0.0
 
 
 def wasted_share(facts: Facts) -> float:
@@ -79,8 +90,30 @@ def scattered_copies(facts: Facts) -> float:
 
 
 def loads(facts: Facts) -> tuple[float, float]:
-    """Sectors of global loads (cp.async included), and how many their bytes fill."""
-    sectors = facts.sectors_loaded or 0.0
+    """Sectors of global loads (cp.async included) that their addresses touch, and how many their bytes fill."""
+    addressed = facts.number("global_sectors_addressed_ld")
+    sectors, ideal = _loads((facts.sectors_loaded or 0.0) if addressed is None else addressed, facts)
+    if addressed is None and moved_for_the_place(facts):
+        return ideal, ideal  # their addresses alone cannot be the reason
+    return sectors, ideal
+
+
+def moved_for_the_place(facts: Facts) -> float:
+    """Sectors of global loads that no address asks for, at least.
+
+    cp.async past L1 takes a sector from each line that supplies a part of 32 bytes of shared memory. Without a count of
+    those that the addresses touch, they are at most four for each line looked up, and stores look up lines as well.
+    """
+    sectors, addressed = facts.sectors_loaded or 0.0, facts.number("global_sectors_addressed_ld")
+    lines = facts.number("l1_tag_requests_global")
+    if addressed is not None:
+        return max(0.0, sectors - addressed)
+    if lines is None or not facts.number("ldgsts_inst"):
+        return 0.0
+    return max(0.0, sectors - max(0.0, A_LINE * lines - (facts.sectors_stored or 0.0)))
+
+
+def _loads(sectors: float, facts: Facts) -> tuple[float, float]:
     asked = facts.number("global_bytes_ld")
     if asked is not None:
         return sectors, max(asked / SECTOR, 1.0)

@@ -30,7 +30,8 @@ from dgw.workbench.metrics import METRICS
 COLLECTOR = "emulator"
 ROWS_COMPARED = 256  # of D at a time, when all of it is compared
 FAMILIES = {
-    "smem_wavefronts_sass_ldgsts": "copy", "ldgsts_inst": "copy", "smem_bank_conflicts_ldgsts": "copy",
+    "smem_wavefronts_sass_ldgsts": "copy", "smem_wavefronts_least_ldgsts": "copy", "ldgsts_inst": "copy",
+    "smem_bank_conflicts_ldgsts": "copy", "global_sectors_addressed_ld": "global copy",
     "global_requests_ld": "global copy", "global_sectors_hw_ld": "global copy", "gld": "global copy",
     "smem_wavefronts_actual": "shared copy", "smem_wavefronts_ideal": "shared copy", "smem": "shared",
     "ldsm": "shared", "conflict": "shared", "global": "global", "gst": "global", "local": "local",

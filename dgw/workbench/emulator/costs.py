@@ -119,6 +119,27 @@ def copy_cost(
     )  # fmt: skip
 
 
+def least_copy_wavefronts(
+    width: int, destinations: Any, active: Any, sources: Any, reading: Any, bypass: bool = False
+) -> Ints:
+    """Wavefronts [n] that the same cp.async would take at a good place in shared memory: what it copies from alone
+    decides. Past L1 every run of neighbouring sources has lines of its own there, in their order; rows that do not
+    begin at a sector cost more there too. Through L1 only the banks that it reads from count."""
+    target = np.asarray(destinations, dtype=np.int64)
+    source = np.broadcast_to(np.asarray(sources, dtype=np.int64), target.shape)
+    mask = np.asarray(active, dtype=np.bool_)
+    copying = mask & np.asarray(reading, dtype=np.bool_)
+    if bypass:
+        kept = _only_writers(target, copying)
+        least = _bypass_cost(source, _in_runs(source, kept), kept).wavefronts
+    else:
+        phase = _phases(width, target, copying, merge=False)
+        least = _fullest(width, source, copying, phase, share=False).sum(axis=1)
+    if not np.array_equal(copying, mask):
+        least = least + shared_cost("st", width, target, mask & ~copying).wavefronts
+    return np.asarray(np.minimum(least, copy_cost(width, target, mask, source, reading, bypass).wavefronts))
+
+
 def global_cost(width: int, addresses: Any, active: Any) -> GlobalCost:
     """Sectors of n executions of one global load or store of `width` bytes a lane: the distinct aligned 32-byte pieces
     that the active lanes touch, whatever their order. A warp without an active lane makes no request."""
@@ -216,6 +237,18 @@ def _bypass_cost(source: Ints, target: Ints, active: Mask) -> SharedCost:
     wavefronts = _distinct(group, mask)
     none = np.zeros(len(target), dtype=np.int64)
     return SharedCost(wavefronts, _ideal(16, mask, wavefronts), none, none)
+
+
+def _in_runs(source: Ints, mask: Mask) -> Ints:
+    """Destinations [n, 32] that keep each run of neighbouring 16-byte sources together, from a line on; runs apart."""
+    order = np.argsort(np.where(mask, source, np.iinfo(np.int64).max), axis=1, kind="stable")
+    ordered = np.take_along_axis(source, order, axis=1)
+    begins = np.ones(ordered.shape, dtype=np.bool_)
+    begins[:, 1:] = ordered[:, 1:] - ordered[:, :-1] != 16
+    first = np.take_along_axis(ordered, np.maximum.accumulate(np.where(begins, np.arange(LANES), 0), axis=1), axis=1)
+    place = np.empty_like(ordered)
+    np.put_along_axis(place, order, begins.cumsum(axis=1) * LANES * 16 + (ordered - first), axis=1)
+    return place
 
 
 def _only_writers(target: Ints, active: Mask, last: bool = False) -> Mask:

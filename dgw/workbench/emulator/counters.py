@@ -24,6 +24,7 @@ from dgw.workbench.emulator.costs import (
     bypass_global_cost,
     copy_cost,
     global_cost,
+    least_copy_wavefronts,
     shared_cost,
     unique,
 )
@@ -49,6 +50,8 @@ class Column(IntEnum):
     IDEAL = 4  # shared: without any conflict
     CONFLICTS = 5  # shared: as ncu counts them
     SECTORS = 6  # global, local: distinct 32-byte sectors of each request
+    LEAST = 7  # shared: needed by cp.async at the best place for what it copies
+    ADDRESSED = 8  # global: sectors that the addresses touch, wherever cp.async puts them
 
 
 @dataclass(frozen=True)
@@ -298,6 +301,9 @@ class _Event:
         cost = copy_cost(width, flat, self.mask, sources, reading, bypass)
         sectors = bypass_global_cost(sources, flat, reading) if bypass else global_cost(width, sources, reading)
         columns = {"shared": _shared_columns(cost, self.mask, width), "global": _global_columns(sectors, reading)}
+        least = least_copy_wavefronts(width, flat, self.mask, sources, reading, bypass)
+        columns["shared"][Column.LEAST] = least.sum()
+        columns["global"][Column.ADDRESSED] = global_cost(width, sources, reading).sectors.sum()
         if not reading.any():
             return _Measured(columns)
         return _Measured(columns, *_reach(sources, reading, width, warps_per_cta))
@@ -347,5 +353,5 @@ def _global_columns(cost: GlobalCost, mask: Mask) -> Ints:
     values[Column.REQUESTS] = cost.requests.sum()
     values[Column.LANES] = np.count_nonzero(mask)
     values[Column.BYTES] = cost.bytes.sum()
-    values[Column.SECTORS] = cost.sectors.sum()
+    values[Column.SECTORS] = values[Column.ADDRESSED] = cost.sectors.sum()
     return values

@@ -99,6 +99,7 @@ def _shared_metrics(columns: dict[str, Ints], kinds: np.ndarray, counts: Ints) -
         del columns[f"smem_bank_conflicts_sass_{name}"]
     columns["smem_wavefronts_actual"] = wavefronts
     columns["smem_wavefronts_ideal"] = counts[:, Column.IDEAL]
+    columns["smem_wavefronts_least_ldgsts"] = np.where(kinds == "cp.async", counts[:, Column.LEAST], 0)
     columns["smem_requests_ld"] = np.where(kinds == "ld", requests, 0)
     columns["smem_requests_st"] = np.where(kinds == "st", requests, 0)
     columns["ldsm_inst"] = np.where(kinds == "ldmatrix", requests, 0)
@@ -113,6 +114,9 @@ def _global_metrics(columns: dict[str, Ints], kinds: np.ndarray, counts: Ints) -
         columns[f"global_sectors_{side}"] = np.where(exact, counts[:, Column.SECTORS], 0)
         columns[f"global_sectors_hw_{side}"] = np.where(seen, counts[:, Column.SECTORS], 0)
         columns[f"global_bytes_{side}"] = np.where(seen, counts[:, Column.BYTES], 0)
+    columns["global_sectors_addressed_ld"] = np.where(
+        np.isin(kinds, ("ld", "cp.async")), counts[:, Column.ADDRESSED], 0
+    )
 
 
 def _opcode(infos: tuple[InstructionInfo, ...], opcode: str) -> Mask:

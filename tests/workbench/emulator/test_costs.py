@@ -13,7 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dgw.workbench.emulator.costs import bypass_global_cost, copy_cost, global_cost, shared_cost
+from dgw.workbench.emulator.costs import (
+    bypass_global_cost,
+    copy_cost,
+    global_cost,
+    least_copy_wavefronts,
+    shared_cost,
+)
 
 TESTS = Path(__file__).parents[2]
 TABLE = TESTS / "data" / "accesses.json.gz"
@@ -209,6 +215,44 @@ def test_rows_of_a_tile_copied_past_l1_cost_one_wavefront_for_each_line_they_com
         assert copied(16, linear, rows * 4096 + chunk * 16) == wavefronts
     twisted = LANE // 4 * 64 + (LANE % 4 ^ LANE // 4 % 4) * 16
     assert copied(16, twisted, LANE // 4 * 4096 + LANE % 4 * 16) == 8
+
+
+ROWS = LANE // 4 * 4096 + LANE % 4 * 16  # eight rows of 64 bytes
+
+
+@pytest.mark.parametrize(
+    ("destinations", "sources", "wavefronts", "least"),
+    [
+        (LANE * 16, LANE * 16, 4, 4),
+        (LANE % 4 * 2048 + LANE // 4 * 16, ROWS, 32, 8),  # panels of eight columns
+        (LANE % 4 // 2 * 4096 + LANE // 4 * 32 + (LANE ^ LANE // 16) % 2 * 16, ROWS, 16, 8),  # and of sixteen
+        (LANE * 16, LANE * 4096, 32, 32),  # a column of a row-major matrix
+        (LANE * 16, (LANE ^ 1) * 16, 4, 4),
+        (LANE // 4 * 64 + (LANE % 4 ^ LANE // 4 % 4) * 16, ROWS + 16, 16, 16),  # rows in the middle of a sector
+    ],
+)
+def test_a_copy_past_l1_is_compared_with_the_best_place_for_what_it_copies(
+    destinations: Any, sources: Any, wavefronts: int, least: int
+) -> None:
+    assert copied(16, destinations, sources) == wavefronts
+    assert least_copy_wavefronts(16, destinations, ALL, sources, ALL, bypass=True)[0] == least
+
+
+@settings(max_examples=30, deadline=None)
+@given(warps(), st.booleans())
+def test_no_copy_takes_fewer_wavefronts_than_the_least(drawn: tuple[int, Any, Any], bypass: bool) -> None:
+    _, address, mask = drawn
+    destinations, sources, reading = address // 16 * 16, address[::-1] // 16 * 16, mask[:, ::-1]
+    least = least_copy_wavefronts(16, destinations, mask, sources, reading, bypass)
+    assert (least <= copy_cost(16, destinations, mask, sources, reading, bypass).wavefronts).all()
+    assert ((least > 0) == mask.any(axis=1)).all()
+
+
+def test_lines_that_copies_look_up_do_not_depend_on_where_they_write_as_sectors_and_wavefronts_do() -> None:
+    measured = [case["measured"] for case in CASES if case["op"] == "cpa16" and case["mask"] == 0xFFFFFFFF]
+    assert len({one["l1tex__t_sectors_pipe_lsu_mem_global_op_ld"] for one in measured}) > 5
+    assert len({one["smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts"] for one in measured}) > 5
+    assert {one["memory_l1_tag_requests_global"] for one in measured} == {6}  # four and two of the frame
 
 
 def test_lanes_that_write_zeros_cost_what_a_plain_store_costs() -> None:

@@ -93,6 +93,19 @@ def test_a_copy_counts_at_both_ends_and_only_hardware_counters_see_its_source() 
     assert totals["global_inst_ld"] == 0
 
 
+def test_what_a_copy_moves_for_its_place_is_told_from_what_its_addresses_touch() -> None:
+    infos = [instruction(0, "cp.async.cg.shared.global", 7, width=16), instruction(1, "ld.global.f32", 8, width=4)]
+    counters = Counters()
+    begin(counters, infos, warps=1)
+    counters.block(0, 2, 1)
+    apart = (LANE * 128)[None, None]
+    counters.memory(access(infos[:1], apart, sources=(LANE * 16)[None, None] + 4096, space="shared"))
+    counters.memory(access(infos[1:], (LANE * 32)[None, None]))
+    totals = tabulate(counters.finish()).totals()
+    assert (totals["global_sectors_hw_ld"], totals["global_sectors_addressed_ld"]) == (32 + 32, 16 + 32)
+    assert (totals["smem_wavefronts_sass_ldgsts"], totals["smem_wavefronts_least_ldgsts"]) == (32, 4)
+
+
 def test_distinct_sectors_are_counted_for_each_cta_of_a_batch() -> None:
     infos = [instruction(0, "ld.global.f32", 5, width=4), instruction(1, "st.global.f32", 6, width=4)]
     counters = Counters()
