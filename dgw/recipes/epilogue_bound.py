@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dgw.model import Evidence, Finding
+from dgw.recipes import launches
 from dgw.recipes.facts import SCHEDULERS, Facts
-from dgw.recipes.recipe import Recipe, found
+from dgw.recipes.recipe import Recipe, cannot_tell, found
 from dgw.recipes.wrong_path_for_m1 import FEW
 
 AN_ELEMENT = 48.0
@@ -43,15 +44,27 @@ def beside(facts: Facts) -> tuple[float, float, float]:
 
 def judge(facts: Facts) -> Finding | None:
     """Instructions that neither multiply nor bring operands, for each element of D. They cost their share of the issue
-    slots: a block that finishes its tile multiplies nothing meanwhile."""
+    slots: a block that finishes its tile multiplies nothing meanwhile. Of several launches, that of the product alone
+    is looked at; what the others do is no epilogue of its blocks."""
+    own = launches.product(facts)
+    missing = (*RECIPE.missing(own), *(("elapsed_cycles",) if facts.measured and not own.measured else ()))
+    if missing:
+        return cannot_tell(RECIPE, facts, missing)
+    others = [launches.least_cycles(facts, place) or 0.0 for place in range(facts.launches) if place != facts.product]
+    return _judge(own, facts.cycles - own.cycles if facts.measured else sum(others))
+
+
+def _judge(facts: Facts, elsewhere: float) -> Finding | None:
+    """The finding on the launch that multiplies; others take the cycles `elsewhere`."""
     others, each, loop = beside(facts)
     if each < AN_ELEMENT or others < loop / 2:
         return None
     slots = others / SCHEDULERS / facts.device.sms
     busy = max(facts.busy.get("tensor", 0.0), facts.busy.get("fma", 0.0), 1.0)
-    cost = min(0.95, slots / facts.cycles * SLOTS) if facts.measured else slots / (slots + busy)
-    if facts.measured and facts.uses_tensor_cores:
-        cost = min(cost, 1 - facts.share("tensor"))  # meanwhile other warps multiply
+    cost = slots / (slots + busy + elsewhere)
+    if facts.measured:
+        most = 1 - facts.share("tensor") if facts.uses_tensor_cores else 0.95  # meanwhile other warps multiply
+        cost = min(most, 0.95, slots / facts.cycles * SLOTS) * facts.cycles / (facts.cycles + elsewhere)
     evidence = (
         Evidence(metric="instructions an element of D", value=each, threshold=AN_ELEMENT, why="without the main loop"),
         Evidence(metric="issue slots", value=slots, threshold=facts.cycles, why=PRICE if facts.measured else "cycles"),
