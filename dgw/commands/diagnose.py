@@ -206,6 +206,7 @@ def _with_counters(timed: Record, before: Record) -> Record:
 def _end(session: Session, walks: list[dict[str, Any]]) -> None:
     """JSON where it is asked for, where the run is kept, and the exit code: a wrong result is the finding of a walk."""
     from dgw.commands.ending import interrupted, nothing_ran
+    from dgw.commands.misdeclared import mended_in
     from dgw.commands.session import exit_code
     from dgw.reports.json import render
 
@@ -216,10 +217,15 @@ def _end(session: Session, walks: list[dict[str, Any]]) -> None:
     if not session.ask.no_store:
         note(f"run {session.id} is kept: dgw report {session.id}")
     code = exit_code(session)
+    where = next(
+        (one for r in session.records if r.outcome != "refused" and (one := mended_in(r, session.variants))), ""
+    )
+    if where:
+        note(f"  try: {where}")
     if session.interrupted:
         interrupted(session)
     elif session.records and all(record.outcome == "refused" for record in session.records):
-        nothing = nothing_ran(session.records)
+        nothing = nothing_ran(session.records, session.variants)
         complain(nothing, session.arguments)
         code = worst([code, nothing.exit_code])
     raise typer.Exit(int(code))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import typer
 
 from dgw.commands.console import colour, complain, note, say, warn, width
+from dgw.commands.misdeclared import mended_in
 from dgw.commands.session import Session, exit_code
 from dgw.commands.without_gpu import FOREIGN, UNABLE
 from dgw.errors import DgwError, Missing, UsageError, worst
-from dgw.model import Case, Finding, Record
+from dgw.model import Case, Finding, Record, Variant
 from dgw.recipes.retyping import again, kernel_options, show, with_kernels
 from dgw.reports.notes import failure_text
 
@@ -45,7 +46,7 @@ def finish(
     if session.interrupted:
         interrupted(session, total)
     elif session.records and all(record.outcome == "refused" for record in session.records):
-        nothing = nothing_ran(session.records)
+        nothing = nothing_ran(session.records, session.variants)
         complain(nothing, session.arguments)
         code = worst([code, nothing.exit_code])
     raise typer.Exit(int(code))
@@ -91,7 +92,11 @@ def _warn_of_faults(session: Session) -> None:
             seen.setdefault((record.case.variant, record.outcome), record)
     for record in list(seen.values())[:WARNINGS]:
         where = f"{record.case.variant} at {record.case.problem.shape}"
-        warn(f"{where}: {record.outcome}: {failure_text(record)}", advice(record), session.arguments)
+        warn(
+            f"{where}: {record.outcome}: {failure_text(record)}",
+            mended_in(record, session.variants) or advice(record),
+            session.arguments,
+        )
     if len(seen) > WARNINGS:
         warn(f"{len(seen) - WARNINGS} more kinds of failure are in the report")
 
@@ -129,8 +134,8 @@ def _on(case: Case, **fields: Any) -> Case:
     return msgspec.structs.replace(case, problem=msgspec.structs.replace(case.problem, **fields))
 
 
-def nothing_ran(records: Sequence[Record]) -> DgwError:
-    """What to say when every case was refused: that it takes a GPU, or what the first refuses."""
+def nothing_ran(records: Sequence[Record], variants: Mapping[str, Variant]) -> DgwError:
+    """What to say when every case was refused: that it takes a GPU, or what the first refuses, and what to do."""
     first = records[0]
     others = f" (and {len(records) - 1} more cases)" if len(records) > 1 else ""
     if all(record.reason.startswith((UNABLE, FOREIGN)) for record in records):
@@ -144,7 +149,7 @@ def nothing_ran(records: Sequence[Record]) -> DgwError:
     return UsageError(
         f"nothing ran: {first.case.variant} refuses {first.case.problem.shape} {first.case.problem.a.dtype}: "
         f"{failure_text(first)}{others}",
-        f"{show(first.case, '--configs')}; or another --shape, --dtype or --layout",
+        mended_in(first, variants) or f"{show(first.case, '--configs')}; or another --shape, --dtype or --layout",
     )
 
 

@@ -215,7 +215,7 @@ def leave(session: Session, total: int) -> None:
         note(f"error: interrupted: {len(session.records)} of {total} cases are finished, {failed} of them failed")
         note(f"  try: dgw {shlex.join([*again, '--resume'])}")
     elif session.records and all(record.outcome == "refused" for record in session.records):
-        nothing = nothing_ran(session.records)
+        nothing = nothing_ran(session.records, session.variants)
         complain(nothing, session.arguments)
         code = worst([code, nothing.exit_code])
     raise typer.Exit(int(code))

@@ -71,6 +71,7 @@ class CpuEngine:
         return self._with_absences(record)
 
     def _emulated(self, record: Record, prepared: Prepared) -> Record:
+        from dgw.commands.misdeclared import misdeclared
         from dgw.workbench.collectors.emulator import emulate
 
         def ptx_of(source: Source) -> str:
@@ -86,6 +87,8 @@ class CpuEngine:
         try:
             found = emulate(record.case, prepared.plan, ptx_of, cubin_of, self.device, self.full_grid, keep)
         except DgwError as error:
+            if wrong := misdeclared(error.message, prepared.plan):
+                return msgspec.structs.replace(record, outcome="launch-failed", reason=wrong)
             unable = f"{UNABLE}: {error.message}"
             if self.strict:
                 return msgspec.structs.replace(record, outcome="refused", reason=unable)

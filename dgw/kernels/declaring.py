@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import gcd, prod
 from pathlib import Path
+from typing import NoReturn
 
+from dgw.errors import UsageError
 from dgw.model import DTYPE_BITS, Argument, Config, Device, Operand, Pointer, Problem, Scalar
 
 INCLUDE = Path(__file__).parent / "include"
@@ -75,6 +77,18 @@ def gemm_arguments(problem: Problem) -> tuple[Argument, ...]:
         Scalar(name="ldd", dtype="i64"),
         Scalar(name="alpha", dtype="f32"),
         Scalar(name="beta", dtype="f32"),
+    )
+
+
+UNFINISHED = "the declaration is not finished"
+
+
+def fill_in(declaration: str, parameter: str) -> NoReturn:
+    """Stands for an argument that `dgw new` could not guess. Raises UsageError, which names the parameter."""
+    name = Path(declaration).name
+    raise UsageError(
+        f"{UNFINISHED}: {name} does not say what the parameter {parameter} is",
+        f"write its Pointer, Scalar or Workspace into {name}, instead of declaring.fill_in",
     )
 
 

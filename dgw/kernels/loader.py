@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import linecache
 import re
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -75,13 +77,11 @@ def _import_file(path: Path) -> ModuleType:
 
 def _variant(path: Path, read: Callable[[Path], ModuleType]) -> Variant:
     """The VARIANT of one declaration, with its file, root and includes filled in."""
-    hint = "see dgw/kernels/cuda/s01_naive.py for a complete declaration"
+    hint = "docs/own-kernels.md says what a declaration has; dgw/kernels/cuda/s01_naive.py is a complete one"
     try:
         variant = getattr(read(path), "VARIANT", None)
     except Exception as error:
-        raise UsageError(
-            f"{path.name}: the declaration does not load: {type(error).__name__}: {error}", hint
-        ) from error
+        raise UsageError(f"{path.name}: {_why_not_loaded(path, error)}", hint) from error
     if not isinstance(variant, Variant):
         raise UsageError(f"{path.name}: the declaration has no VARIANT of type dgw.model.Variant", hint)
     wrong = _what_is_wrong(path, variant)
@@ -89,6 +89,18 @@ def _variant(path: Path, read: Callable[[Path], ModuleType]) -> Variant:
         raise UsageError(f"{path.name}: {wrong}", hint)
     root = path.parent if variant.root == Path() else variant.root
     return replace(variant, root=root, includes=(*variant.includes, INCLUDE), declaration=path)
+
+
+def _why_not_loaded(path: Path, error: Exception) -> str:
+    """What a declaration raised when it was read, with the line that did; a missing field of a noun by its name."""
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if Path(one.filename) == path]
+    place = f"line {frames[-1].lineno}: " if frames else ""
+    missing = re.fullmatch(r"Missing required argument '(\w+)'", str(error))
+    if frames and missing:
+        line = linecache.getline(frames[-1].filename, frames[-1].lineno or 0)
+        made = re.match(r"[\w.]+", line[frames[-1].colno or 0 :])
+        return f"{place}{made[0] if made else 'a declaration'} lacks {missing[1]}="
+    return f"{place}the declaration does not load: {type(error).__name__}: {error}"
 
 
 def _what_is_wrong(path: Path, variant: Variant) -> str | None:

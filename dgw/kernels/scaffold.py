@@ -8,17 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dgw.errors import UsageError
+from dgw.kernels.signature import Kernel, Parameter, kernels
 from dgw.model import Variant
 
 FAMILY = "mine"
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_KERNEL = re.compile(r"\b__global__\b.*?\bvoid\b(.*?)\b(\w+)\s*\(([^)]*)\)\s*\{", re.DOTALL)
 _OPERANDS = {
     "a": "a", "b": "b", "c": "c", "d": "d", "x": "a", "w": "b", "y": "d", "out": "d", "output": "d", "result": "d",
     "bias": "bias", "residual": "residual",
 }  # fmt: skip
 _NUMBERS = ("m", "n", "k", "lda", "ldb", "ldc", "ldd", "ldr", "alpha", "beta")
-_TYPES = {"half": "f16", "__half": "f16", "__nv_bfloat16": "bf16", "nv_bfloat16": "bf16", "float": "f32"}
 
 KERNEL = """// {name}: D = alpha A B for row-major A, B and D. One thread computes one element; your idea goes here.
 #include <cuda_fp16.h>
@@ -56,7 +54,7 @@ def plan(problem: Problem, config: Config, device: Device) -> Plan:
         source=Source(path="{file}"),
         entry="{entry}",
         grid=(declaring.ceil_div(problem.n, COLS), declaring.ceil_div(problem.m, ROWS), 1),
-        block=(COLS, ROWS, 1),
+        block=(COLS, ROWS, 1),{shared}
         arguments=(
 {arguments}
         ),
@@ -77,11 +75,14 @@ VARIANT = Variant(
 
 @dataclass(frozen=True)
 class Files:
-    """Texts of two files; `source` is None where the user's own stays. `open_points` says what is left to fill in."""
+    """Texts of two files; `source` is None where the user's own stays. `open_points` says what is left to fill in,
+    `left_out` names the kernels of the source that are not launched."""
 
     declaration: str
     source: str | None = None
     open_points: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    entry: str = ""
 
 
 def fresh(file: Path) -> Files:
@@ -91,58 +92,72 @@ def fresh(file: Path) -> Files:
     return Files(declared(file, source).declaration, source)
 
 
-def declared(file: Path, source: str) -> Files:
-    """The declaration of a kernel that exists: its entry and parameters are read from `source`.
+def declared(file: Path, source: str, entry: str = "") -> Files:
+    """The declaration of a kernel that exists: `entry`, or the first that can be launched; its parameters are read from
+    `source`.
 
-    Raises UsageError when there is no kernel in it, or none that can be launched by name.
+    Raises UsageError when there is no kernel in it, none of that name, or none that can be launched by name.
     """
-    text = _COMMENT.sub(" ", source)
-    found = _KERNEL.search(text)
-    if found is None:
+    found = kernels(source)
+    kernel = _chosen(file, found, entry)
+    lines: list[str] = []
+    unknown: list[str] = []
+    for parameter in kernel.parameters:
+        line, known = _argument(parameter)
+        lines.append(f"            {line}")
+        unknown += [] if known else [f"what the parameter `{parameter.text}` of {kernel.entry} is"]
+    types = {_operand(one): one.element for one in kernel.parameters if _operand(one) and one.element}
+    inputs, output = types.get("a", "f16"), types.get("d", types.get("a", "f16"))
+    points: tuple[str, ...] = ()
+    if source != KERNEL.format(name=file.stem, entry=kernel.entry):
+        memory = (f"shared_bytes: {kernel.entry} has extern __shared__ memory",) if kernel.dynamic else ()
+        points = (*unknown, "grid and block of the launch, ROWS and COLS", *memory)
+    shared = "\n        shared_bytes=0,  # bytes of its extern __shared__ memory, to fill in" if kernel.dynamic else ""
+    text = DECLARATION.format(
+        file=file.name, entry=kernel.entry, id=f"{FAMILY}/{_idea(file)}", inputs=f'("{inputs}",)',
+        outputs=f'("{output}",)', arguments="\n".join(lines), shared=shared,
+    )  # fmt: skip
+    left = tuple(one.entry for one in found if one.entry != kernel.entry)
+    return Files(text, open_points=points, left_out=left, entry=kernel.entry)
+
+
+def _chosen(file: Path, found: tuple[Kernel, ...], entry: str) -> Kernel:
+    if not found:
         raise UsageError(
             f"{file.name} has no __global__ function", f'declare it as extern "C" __global__ in {file.name}'
         )
-    entry = found[2]
-    if not re.search(r'extern\s+"C"', text[: found.end()]):
+    names = ", ".join(dict.fromkeys(one.entry for one in found))
+    if entry and entry not in [one.entry for one in found]:
         raise UsageError(
-            f"{entry} of {file.name} has a mangled name", f'write extern "C" before __global__ in {file.name}'
+            f"{file.name} has no kernel {entry}; it has {names}", f"dgw new {file} --entry {found[0].entry}"
         )
-    lines: list[str] = []
-    unknown: list[str] = []
-    types: dict[str, str] = {}
-    for parameter in (" ".join(part.split()) for part in found[3].split(",") if part.strip()):
-        name = re.split(r"[\s*&]+", parameter)[-1]
-        line, known = _argument(parameter, name)
-        lines.append(f"            {line}" + ("" if known else f"  # what is {name}?"))
-        unknown += [] if known else [f"what the parameter `{parameter}` of {entry} is"]
-        operand = _OPERANDS.get(name.lower(), "") if "*" in parameter else ""
-        dtype = next((known for word, known in _TYPES.items() if re.search(rf"\b{word}\b", parameter)), "")
-        types |= {operand: dtype} if operand and dtype else {}
-    inputs, output = types.get("a", "f16"), types.get("d", types.get("a", "f16"))
-    points = (*unknown, "grid and block of the launch") if source != KERNEL.format(name=file.stem, entry=entry) else ()
-    text = DECLARATION.format(
-        file=file.name, entry=entry, id=f"{FAMILY}/{_idea(file)}", inputs=f'("{inputs}",)', outputs=f'("{output}",)',
-        arguments="\n".join(lines),
-    )  # fmt: skip
-    return Files(text, open_points=points)
+    named = [one for one in found if not entry or one.entry == entry]
+    kernel = next((one for one in named if not one.mangled), named[0])
+    if kernel.mangled:
+        raise UsageError(
+            f"{kernel.entry} of {file.name} has a mangled name", f'write extern "C" before __global__ in {file.name}'
+        )
+    return kernel
 
 
-def _argument(parameter: str, name: str) -> tuple[str, bool]:
-    """The Argument that a C parameter becomes, and whether its name says what it is."""
-    lower = name.lower()
-    if "*" in parameter:
-        return f'Pointer(operand="{_OPERANDS.get(lower, lower)}"),', lower in _OPERANDS
-    dtype = "i32"
-    if "float" in parameter:
-        dtype = "f32"
-    elif re.search(r"\blong\b|int64|size_t|ptrdiff", parameter):
-        dtype = "i64"
-    elif re.search(r"\bunsigned\b|uint", parameter):
-        dtype = "u32"
-    kind = "" if dtype == "i32" else f', dtype="{dtype}"'
-    if lower in _NUMBERS:
+def _operand(parameter: Parameter) -> str:
+    return _OPERANDS.get(parameter.name.lower(), "") if parameter.pointer else ""
+
+
+def _argument(parameter: Parameter) -> tuple[str, bool]:
+    """The Argument that a C parameter becomes, and whether its name and type say what it is. Where they do not, it is
+    a call that raises when the case is run, and a comment that says what can stand there."""
+    lower, dtype = parameter.name.lower(), parameter.scalar
+    if operand := _operand(parameter):
+        return f'Pointer(operand="{operand}"),', True
+    if not parameter.pointer and dtype and lower in _NUMBERS:
+        kind = "" if dtype == "i32" else f', dtype="{dtype}"'
         return f'Scalar(name="{lower}"{kind}),', True
-    return f'Scalar(name="{lower}"{kind}, value=0),', False
+    if parameter.pointer:
+        wanted = "Pointer(operand=...), one of a b c d bias residual, or Workspace(name=...)"
+    else:
+        wanted = f'Scalar(name="{lower}", dtype="{dtype or "..."}", value=...)'
+    return f'# {wanted}:\n            declaring.fill_in(__file__, "{parameter.text}"),', False
 
 
 def like(file: Path, variant: Variant) -> Files:

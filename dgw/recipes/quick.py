@@ -20,10 +20,8 @@ def quick(start: Start) -> Talk:
     nothing = clean(found) if record.outcome == "ok" else ""
     unknown = sorted(finding.recipe for finding in found if untold(finding)) if not nothing else []
     first = next((finding for finding in found if serious(finding)), None)
-    if record.outcome == "refused":
-        why = f"it is not for this problem: {record.reason}; {retyping.show(record.case, '--configs')}"
-    elif record.outcome != "ok":
-        why = f"it is {record.outcome}: {record.reason}; its reason: {retyping.look_for_reason(record.case)}"
+    if record.outcome != "ok":
+        why = retyping.failed(record)
     else:
         why = f"begin with {first.recipe}: {first.next_step}" if first is not None else "nothing serious found"
     yield Step(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from dgw.model import Case, Finding, Problem, Step
+from dgw.model import Case, Finding, Problem, Record, Step
 
 TIMED = ("time_cold", "time_hot", "sm_clock", "power", "throttle", "temperature")
 TIMELINE = ("kernel_time", "gap_time", "timeline_kernels", "launch_api_time")
@@ -59,6 +59,18 @@ def show(case: Case, what: str) -> str:
 def look_for_reason(case: Case) -> str:
     """The command that looks for the reason of a wrong result."""
     return again("diagnose", case, "--sequence", "precision")
+
+
+def failed(record: Record) -> str:
+    """What a record that is not ok says, and the command that looks further; what never ran has no wrong result."""
+    said = f"it is {record.outcome}: {record.reason}"
+    if record.outcome == "refused":
+        return f"it is not for this problem: {record.reason}; {show(record.case, '--configs')}"
+    if record.outcome == "launch-failed":
+        return said
+    if record.outcome == "compile-failed":
+        return f"{said}; {show(record.case, '--source')}"
+    return f"{said}; its reason: {look_for_reason(record.case)}"
 
 
 def other_tiles(case: Case) -> str:

@@ -148,10 +148,8 @@ def baseline(start: Start, record: Record) -> Step:
 
 
 def _after_baseline(record: Record) -> str:
-    if record.outcome == "refused":
-        return f"it is not for this problem: {record.reason}; {retyping.show(record.case, '--configs')}"
     if record.outcome != "ok":
-        return f"it is {record.outcome}: {record.reason}; its reason: {retyping.look_for_reason(record.case)}"
+        return retyping.failed(record)
     checked = "its result was not checked" if untested(record) else "its result is right"
     return f"{checked}; what it costs comes next"
 

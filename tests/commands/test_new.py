@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dgw.commands.new import _first_check
 from dgw.kernels.loader import load
 from tests.commands.conftest import Dgw
 
@@ -63,7 +64,11 @@ def test_a_kernel_that_exists_stays_and_what_cannot_be_known_is_said(dgw: Dgw) -
     text = Path("theirs.py").read_text()
     assert 'entry="gemm"' in text
     assert 'Scalar(name="alpha", dtype="f32"),' in text
-    text = text.replace('operand="c_out"', 'operand="d"').replace('("f16",)) or', '("f32",)) or')
+    unfinished = dgw("check", "--kernel", "theirs.cu", "--shape", "17x63x65", "--no-store")
+    assert (unfinished.code, unfinished.error_is_two_lines()) == (2, True)
+    assert "theirs.py does not say what the parameter float* C_out is" in unfinished.err
+    assert "  try: write its Pointer, Scalar or Workspace into theirs.py" in unfinished.err
+    text = text.replace('declaring.fill_in(__file__, "float* C_out")', 'Pointer(operand="d")')
     Path("theirs.py").write_text(text.replace('("f16",), ("f16",)', '("f16",), ("f32",)'))
     checked = dgw("check", "--kernel", "theirs.cu", "--shape", "17x63x65", "--out", "f32")
     assert checked.code == 0, checked.err
@@ -91,6 +96,61 @@ def test_what_cannot_be_started_from_is_said(
     assert ended.code == 2
     assert ended.error_is_two_lines(), ended.err
     assert all(word in ended.err for word in words), ended.err
+
+
+TWO = """
+typedef long long ll;
+extern "C" __global__ void product(const half* A, const half* B, float* S, int m, int n, int k, ll lda, ll ldb) {
+    extern __shared__ __align__(128) char memory[];
+}
+extern "C" __global__ void finish(const float* S, const half* bias, half* D, int m, int n, ll ldd) { }
+"""
+
+
+def test_of_several_kernels_one_is_declared_and_the_others_are_named(dgw: Dgw) -> None:
+    Path("two.cu").write_text(TWO)
+    made = dgw("new", "two.cu")
+    assert "two.cu has 2 kernels: product is declared, finish left out" in made.out
+    assert "fill in what the parameter `float* S` of product is" in made.out
+    assert "fill in shared_bytes: product has extern __shared__ memory" in made.out
+    text = Path("two.py").read_text()
+    assert 'declaring.fill_in(__file__, "float* S"),' in text
+    assert "shared_bytes=0,  # bytes of its extern __shared__ memory" in text
+    other = dgw("new", "two.cu", "--entry", "finish", "--force")
+    assert "finish is declared, product left out" in other.out
+    assert "shared_bytes:" not in other.out
+    none = dgw("new", "two.cu", "--entry", "begin", "--force")
+    assert (none.code, none.error_is_two_lines()) == (2, True)
+    assert "it has product, finish" in none.err
+
+
+def test_an_argument_of_another_size_than_the_parameter_leads_to_the_declaration(dgw: Dgw) -> None:
+    assert dgw("new", "mine.cu").code == 0
+    whole = Path("mine.py").read_text()
+    for told, words in (
+        (whole.replace('name="lda", dtype="i64"', 'name="lda"'),
+         'parameter 7 of mine has 8 bytes, and Scalar(name="lda", dtype="i32") passes 4'),
+        (whole.replace('            Scalar(name="ldb", dtype="i64"),\n', ""),
+         "mine takes 10 parameters, and the Launch has 9 arguments"),
+    ):  # fmt: skip
+        Path("mine.py").write_text(told)
+        ended = dgw("check", "--kernel", "mine.cu", "--shape", "8x8x8", "--no-store")
+        assert ended.code == 5
+        assert words in ended.err
+        assert "  try: the arguments of the Launch in mine.py" in ended.err
+        walked = dgw("diagnose", "--kernel", "mine.cu", "--shape", "8x8x8", "--no-store")
+        assert "  try: the arguments of the Launch in mine.py" in walked.err
+
+
+def test_the_first_check_takes_whole_tiles_where_the_declaration_refuses_others(dgw: Dgw) -> None:
+    made = dgw("new", "mine.cu").out
+    assert "127x255x96 because no tile divides it" in made
+    text = Path("mine.py").read_text()
+    path = Path("mine.py")
+    path.write_text(text.replace("beta != 0.0:", "beta != 0.0 or problem.m % 64:").replace("layout nn", "64 rows, nn"))
+    command, why = _first_check(Path("mine.cu"))
+    assert command == "dgw check --kernel mine.cu --shape 256x256x128"
+    assert why == "256x256x128 because 127x255x96 is refused: 64 rows, nn and beta 0 only"
 
 
 def test_a_declaration_is_not_overwritten_unasked(dgw: Dgw) -> None:

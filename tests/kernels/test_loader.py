@@ -83,6 +83,14 @@ def test_a_broken_declaration_is_an_error_that_names_the_file(tmp_path: Path, te
     assert "\n" not in error.value.message
 
 
+def test_a_tunable_that_lacks_a_field_is_one_line_that_says_which_and_where(tmp_path: Path) -> None:
+    space = ', space=(\n    Tunable(name="BM", default=2, values=(2,)),), plan'
+    text = DECLARATION.format(id="mine/x").replace(", plan", space).replace("Variant\n", "Tunable, Variant\n", 1)
+    with pytest.raises(UsageError) as error:
+        load([declare(tmp_path / "mine", "broken", text)])
+    assert error.value.message == "broken.py: line 4: Tunable lacks meaning="
+
+
 def test_an_empty_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         load([tmp_path])
