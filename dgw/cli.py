@@ -128,6 +128,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
     typed = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        if sum(word.startswith("--kernel") for word in typed) > 1:
+            from dgw.commands.own_files import one_file
+
+            one_file(typed)
         command = typer.main.get_command(app)
         # `obj` is what the commands see of the whole command line
         code = command.main(args=typed, prog_name="dgw", standalone_mode=False, obj=tuple(typed))

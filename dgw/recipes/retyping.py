@@ -15,7 +15,7 @@ TIMELINE = ("kernel_time", "gap_time", "timeline_kernels", "launch_api_time")
 _OURS = r"(?:hopper|cuda|triton|baselines)/"
 _RUNS_KERNELS = re.compile(
     rf"\bdgw (?:(?:profile|compare|sweep|heatmap|check|diagnose)(?= --?\w| [\w.-]+/|$)|show(?= (?!{_OURS})[\w.-]+/))"
-    rf"(?! --variant {_OURS})(?! --kernels? )"
+    rf"(?! --variant {_OURS})(?![^;]* --kernels? )"
 )
 """A command that has to know the user's kernel: what names a stage of dgw's own does not, nor what names the file."""
 SHOWN = ("--shape", "--dtype", "--layout", "--out", "--beta", "--bias", "--activation", "--residual", "--quantise")

@@ -79,6 +79,23 @@ def test_a_kernel_without_tunables_gets_no_command_for_a_map_but_words(dgw: Dgw)
     assert "declare two tunables" in ended.err
 
 
+def test_several_files_are_refused_with_the_command_that_compares_them(dgw: Dgw) -> None:
+    assert dgw("new", "a.cu").code == 0
+    assert dgw("new", "b_2.cu").code == 0
+    rest = ("--explain", "--shape", "64x64x32", "--no-store")
+    refused = dgw("compare", "--kernel", "a.cu", "--kernel=b_2.cu", *rest)
+    assert (refused.code, refused.error_is_two_lines()) == (2, True)
+    compared = typed_as_printed(dgw, refused)
+    assert compared.code == 0
+    assert "mine/a" in compared.out
+    assert "mine/b-2 takes" in " ".join(compared.out.split())
+    checked = dgw("check", "--kernel", "a.cu", "--kernel", "b_2.cu", "--shape", "64x64x64")
+    assert checked.err.endswith("  try: dgw check --variant mine/a,mine/b-2 --kernels . --shape 64x64x64\n")
+    apart = dgw("check", "--kernel", "a.cu", "--kernel", "elsewhere/c.cu", "--shape", "64x64x64")
+    assert "put them into one folder" in apart.err
+    assert "takes one" in dgw("check", "--kernels", ".", "--kernels", "..").err
+
+
 def test_the_command_in_a_diagnosis_names_the_file_and_the_problem(dgw: Dgw, picky: Path) -> None:
     said = " ".join(dgw("diagnose", "--kernel", "picky.cu", *NT, "--sequence", "precision").out.split())
     assert "=> stop" in said
