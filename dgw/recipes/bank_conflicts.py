@@ -14,8 +14,13 @@ LINES = {
     "loads": "smem_bank_conflicts_ld", "stores": "smem_bank_conflicts_st", "ldmatrix": "smem_bank_conflicts_ldsm",
     "cp.async": "smem_wavefronts_sass_ldgsts",
 }  # fmt: skip
-SWIZZLE = "XOR the row into the number of the 16-byte slot, as stage swizzled does: dgw show cuda/swizzled --source"
-COPIES = f"keep what comes from one line of global memory in one line of shared memory: {SWIZZLE}"
+COPIES = "keep what comes from one line of global memory in one line of shared memory: "
+
+
+def swizzle(facts: Facts) -> str:
+    """The cure, with the stage that shows it: for tensor cores its copies and ldmatrix are others."""
+    stage = "tensor-core" if facts.uses_tensor_cores else "swizzled"
+    return f"XOR the row into the number of the 16-byte slot, as stage {stage} does: dgw show cuda/{stage} --source"
 
 
 def judge(facts: Facts) -> Finding | None:
@@ -47,7 +52,7 @@ def judge(facts: Facts) -> Finding | None:
         f"bank conflicts of {kind}{facts.line(LINES[kind], 'smem_wavefronts_actual')}: {actual:.4g} passes over the "
         f"banks where {actual - excess:.4g} would do; they are busy {100 * facts.share('shared'):.0f} % of the time"
     )
-    return found(RECIPE.name, verdict, cost, evidence, COPIES if kind == "cp.async" else SWIZZLE)
+    return found(RECIPE.name, verdict, cost, evidence, (COPIES if kind == "cp.async" else "") + swizzle(facts))
 
 
 def excess_by_kind(facts: Facts) -> dict[str, float]:

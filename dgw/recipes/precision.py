@@ -17,8 +17,13 @@ from dgw.recipes.tiling import K_TILE
 CHECK = frozenset({"check"})
 EDGES = ((127, 255, 96), (1000, 1000, 1000), (65, 17, 63))
 LONG = 4096
+SMALL = ((64, 64), (128, 64), (128, 128), (256, 64), (256, 128), (256, 256), (512, 512))
+"""Rows and columns, and depth, of the smallest problem: the first that the kernel does not refuse."""
+DEPTHS = (32, 64, 128, 16)
 RACE = ("race", "racecheck")
 """How the reason of a wrong record begins where the emulator or racecheck saw two threads at one address."""
+PENDING = "async-pending"
+"""The same where it saw what a copy of cp.async had not brought yet."""
 NEAR = 0.5
 """Share of the error bound from which an accumulator is short of bits, although the check still passes."""
 
@@ -31,18 +36,20 @@ def precision(start: Start) -> Talk:
 
 
 def _questions(start: Start) -> list[tuple[str, tuple[Case, ...], tuple[str, ...], str]]:
-    tile = next((value for name in K_TILE if isinstance(value := start.case.config.get(name), int)), 32)
+    edge, depth = _smallest(start)
+    tile = _k_tile(start, edge)
     on_gpu = start.engine == "gpu"
     races = ("racecheck",) if on_gpu else ()
-    slices = [(64, 64, tile * count) for count in (1, 2, 3, 4, 5)]
-    ragged = [(64, 64, tile * 3 + 8), (64, 64, tile * 4 + 8)]
+    slices = [(edge, edge, tile * count) for count in (1, 2, 3, 4, 5)]
+    ragged = [(edge, edge, tile * 3 + 8), (edge, edge, tile * 4 + 8)]
     return [
         (
-            "1 index formulas", _cases(start, [(64, 64, 64)], ("one-hot", "integer")), (),
-            "an index formula is wrong: on 64^3 nothing else can be; the first wrong element says which row or column",
+            "1 index formulas", _cases(start, [(edge, edge, depth)], ("one-hot", "integer")), (),
+            f"an index formula is wrong: on {edge}x{edge}x{depth} little else can be; the first wrong element says "
+            "which row or column",
         ),
         (
-            "2 synchronisation", _cases(start, [(128, 128, 4 * tile)], ("integer",)), races,
+            "2 synchronisation", _cases(start, [(2 * edge, 2 * edge, 4 * tile)], ("integer",)), races,
             "the same code is wrong with more k tiles, or two threads race: a barrier or a wait for copies is missing",
         ),
         (
@@ -50,7 +57,7 @@ def _questions(start: Start) -> list[tuple[str, tuple[Case, ...], tuple[str, ...
             "whole tiles are right and ragged ones are not: what lies beyond an edge must be loaded as zero",
         ),
         (
-            "4 accumulator", _cases(start, [(64, 64, LONG)], ("normal", "outliers")), (),
+            "4 accumulator", _cases(start, [(edge, edge, LONG)], ("normal", "outliers")), (),
             "whole numbers are right and long sums are not: the accumulator, or where it is rounded, is too narrow",
         ),
         (
@@ -58,6 +65,22 @@ def _questions(start: Start) -> list[tuple[str, tuple[Case, ...], tuple[str, ...
             "it depends on how many k tiles there are: buffers are exchanged before the copy into them has landed",
         ),
     ]  # fmt: skip
+
+
+def _accepted(start: Start, size: tuple[int, int, int]) -> bool:
+    return all(start.accepts(case) for case in _cases(start, [size], ("integer",)))
+
+
+def _smallest(start: Start) -> tuple[int, int]:
+    """The first of SMALL that the kernel takes; the very first where it takes none, so that its reason is shown."""
+    return next(((edge, depth) for edge, depth in SMALL if _accepted(start, (edge, edge, depth))), SMALL[0])
+
+
+def _k_tile(start: Start, edge: int) -> int:
+    """The depth of a k tile: declared, else the first of DEPTHS that the kernel takes once and three times."""
+    declared = next((value for name in K_TILE if isinstance(value := start.case.config.get(name), int)), None)
+    taken = (one for one in DEPTHS if _accepted(start, (edge, edge, one)) and _accepted(start, (edge, edge, 3 * one)))
+    return declared or next(taken, DEPTHS[0])
 
 
 def _cases(start: Start, shapes: Sequence[tuple[int, int, int]], data: Sequence[str]) -> tuple[Case, ...]:
@@ -85,6 +108,10 @@ def _step(title: str, records: Sequence[Record], wrong: str) -> Step:
     )
     if any(r.reason.startswith(RACE) for r in bad):
         why = "two threads race: a barrier, or a wait for copies, is missing at the line named"
+    elif any(r.reason.startswith(PENDING) for r in bad):
+        why = (
+            "a tile is read before it is there: a wait for copies, or a barrier behind it, is missing at the line named"
+        )
     elif bad:
         why = wrong
     elif not ran:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from dgw.model import Case, Finding, Problem, Record, Step
 from dgw.recipes import retyping
 from dgw.recipes.diagnosis import diagnose
+from dgw.recipes.facts import Facts
 from dgw.recipes.sequence import (
     COUNTED_ONLY,
     TIMED_ONLY,
@@ -52,6 +53,8 @@ REMEDY: Mapping[str, tuple[str, ...]] = {
     "launch-bound": ("persistent",),
 }
 """Ideas of the ladder that cure what a recipe finds."""
+SIMT = ("tiled", "swizzled", "double-buffered")
+"""Those whose stages have no tensor cores: for a kernel that has them, the stage that has both is tried instead."""
 
 
 @dataclass(frozen=True)
@@ -186,8 +189,10 @@ def _look(start: Start, look: Look, now: _Now) -> Generator[Request | Step, tupl
         why = f"{_called(now.record.case, before.case)} is faster than {before.case.variant} ({figure(before)})"
     elif records:
         why = "none of what was tried is faster"
-        if start.own and any(faster(record, now.record) for record in records):
-            why = "a stage of the ladder is faster: dgw show it, and take over its idea"
+        ahead = [record for record in records if faster(record, now.record)]
+        if start.own and ahead:
+            stage = min(ahead, key=lambda record: (speed(record) or ("", 0.0))[1]).case
+            why = f"a stage of the ladder is faster, whose idea can be taken over: {retyping.show(stage, '--source')}"
     else:
         why = f"no stage and no tunable is known that cures it: {costly[0].next_step}" if costly else "nothing to try"
     yield _step(start, look, now, found, seen, why)
@@ -225,7 +230,10 @@ def _candidates(start: Start, costly: list[Finding], always: tuple[str, ...], no
         and case.variant == start.case.variant
     ):
         found += _depths(start, case)
-    ideas = [idea for finding in costly for idea in REMEDY.get(finding.recipe, ())] + list(always)
+    ideas = [idea for finding in costly for idea in REMEDY.get(finding.recipe, ())]
+    if Facts(now.record, start.device).uses_tensor_cores:
+        ideas = ["tensor-core" if idea in SIMT else idea for idea in ideas]
+    ideas += always
     here = next((rung for rung in start.rungs if rung.variant == case.variant), None)
     for rung in start.rungs:
         above = here is None or rung.family != here.family or rung.stage > here.stage

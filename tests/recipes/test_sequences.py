@@ -211,6 +211,47 @@ def test_precision_stops_at_the_step_that_fails_and_names_the_reason(fails: Call
     assert len(walked("precision", start("cuda/tiled"), scripted({}))) == 5
 
 
+def test_precision_takes_the_smallest_problems_of_whole_tiles_that_the_kernel_does_not_refuse() -> None:
+    def whole(case: Case) -> bool:
+        p = case.problem
+        return not (p.m % 128 or p.n % 128 or p.k % 64)
+
+    asked: list[str] = []
+
+    def fulfil(one: Request) -> list[Record]:
+        asked.append(" ".join(dict.fromkeys(case.problem.shape for case in one.cases)))
+        refused = {"outcome": "refused", "reason": "whole tiles only"}
+        return [msgspec.structs.replace(record(), case=c, **({} if whole(c) else refused)) for c in one.cases]
+
+    case = Case(problem=PROBLEM, variant="mine/kernel")
+    steps = walked("precision", start(case=case, accepts=whole), fulfil)
+    assert asked[0] == "128x128x64"
+    assert asked[1] == "256x256x256"
+    assert asked[3] == "128x128x4096"
+    assert asked[4].startswith("128x128x64 128x128x128 128x128x192")
+    assert "none of these was executed" in steps[2].why
+    assert [step.why.startswith("none of these") for step in steps].count(True) == 1
+
+
+def test_conflicts_of_a_kernel_with_tensor_cores_are_cured_by_the_stage_that_has_them_too() -> None:
+    mine = {"smem_wavefronts_actual": 2.0e8, "smem_bank_conflicts_ldsm": 1.5e8, "conflict_ratio_ld": 0.9,
+            "elapsed_cycles": 2.5e6, "tensor_pipe_util": 0.2, "time_cold": 1e-3}  # fmt: skip
+    steps = walked("seven-step", start("mine/kernel", own=True), scripted({**LADDER, "mine/kernel": mine}))
+    conflicts = next(step for step in steps if step.title == "2 bank conflicts")
+    assert [sentence.split(":")[0] for sentence in conflicts.seen] == ["cuda/tensor-core"]
+    assert "dgw show cuda/tensor-core --source" in conflicts.findings[0].next_step
+    assert "dgw show cuda/tensor-core --source" in conflicts.why
+
+
+def test_precision_of_a_copy_that_is_not_waited_for_blames_no_index_formula() -> None:
+    def pending(asked: Request) -> list[Record]:
+        reason = "async-pending at k.cu:79: shared address 0x0 is read before the cp.async was waited for"
+        return [msgspec.structs.replace(record(), case=c, outcome="wrong", reason=reason) for c in asked.cases]
+
+    (step,) = walked("precision", start("cuda/tiled"), pending)
+    assert step.why.startswith("a tile is read before it is there")
+
+
 def test_precision_of_what_nothing_executes_says_so_at_every_step() -> None:
     def refused(asked: Request) -> list[Record]:
         return [
