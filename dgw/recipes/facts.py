@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
+from math import inf, prod
 
 from dgw.model import (
     DTYPE_BITS,
@@ -25,6 +25,7 @@ from dgw.model import (
     TensorMap,
 )
 from dgw.recipes import retyping
+from dgw.recipes.overlap import norm, together
 from dgw.workbench.locked_clock import clock_of
 
 SECTOR = 32  # bytes
@@ -87,6 +88,11 @@ class Facts:
         """Why a metric has no value, empty when nobody said."""
         found = self._by_metric.get(metric)
         return "" if found is None or found.value is not None else found.absent
+
+    def exact(self, metric: str) -> bool:
+        """Whether the machine code has the instructions that were counted, as far as the emulator could tell."""
+        found = self._by_metric.get(metric)
+        return found is not None and found.tier != "ptx-level"
 
     def total(self, *metrics: str) -> float:
         """The sum of the metrics that are known."""
@@ -253,13 +259,19 @@ class Facts:
         return pipe, self.share(pipe)
 
     def relief(self, less: Mapping[str, float], of: Mapping[str, float] | None = None) -> float:
-        """Share of the time saved when pipes had so many cycles less to do: as the busiest pipe before is to the
-        busiest pipe then, so are the times. 0 where another pipe is busier. `of`: what pipes have to do, where that is
-        known better than `busy` has it."""
+        """Share of the time saved when pipes had so many cycles less to do. Measured, as the busiest pipe before is to
+        the busiest pipe then, so are the times: 0 where another pipe is busier. In the emulator pipes are taken to work
+        beside each other as well as those of kernels on an H200 do. `of`: what pipes have to do, where that is known
+        better than `busy` has it."""
         busy = {**self.busy, **{name: max(cycles, self.busy.get(name, 0.0)) for name, cycles in (of or {}).items()}}
-        before = max(busy.values(), default=0.0)
-        after = max((max(0.0, cycles - less.get(name, 0.0)) for name, cycles in busy.items()), default=0.0)
+        before = together(busy.values(), self.overlap)
+        after = together((max(0.0, cycles - less.get(name, 0.0)) for name, cycles in busy.items()), self.overlap)
         return 1 - after / before if before else 0.0
+
+    @property
+    def overlap(self) -> float:
+        """How well pipes are taken to work beside each other: 1 one after another, infinite all at once."""
+        return inf if self.measured else norm(ahead=bool(self.number("ldgsts_inst")) or self.copy_engine)
 
     @property
     def slack(self) -> float:

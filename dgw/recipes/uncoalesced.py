@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from dgw.model import Evidence, Finding
 from dgw.recipes.facts import L2_BYTES_PER_SM_PER_CLOCK, SECTOR, Facts
+from dgw.recipes.overlap import assumed
 from dgw.recipes.recipe import Recipe, found
 from dgw.recipes.tiling import element_bytes
 
@@ -30,11 +31,12 @@ def judge(facts: Facts) -> Finding | None:
     evidence = (
         Evidence(metric=f"sectors of global {side}", value=sectors, threshold=ideal, why="so many do the bytes fill"),
         facts.evidence("gld_sectors_per_request" if side == "loads" else "gst_sectors_per_request"),
+        *assumed(facts.overlap),
     )
     metric = "global_sectors_hw_ld" if side == "loads" else "global_sectors_hw_st"
     where = facts.line(metric, "global_sectors_ld" if side == "loads" else "global_sectors_st")
     verdict = (
-        f"uncoalesced global {side}{where}: {sectors:.4g} sectors of 32 bytes where the bytes fill {ideal:.4g} "
+        f"uncoalesced global {side}{where}: {sectors:,.0f} sectors of 32 bytes where the bytes fill {ideal:,.0f} "
         f"({sectors / ideal:.1f} times)"
     )
     step = "let neighbouring lanes take neighbouring 16-byte pieces of a row: dgw show cuda/tiled --source"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gzip
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from dgw.model import Finding, Run
+from dgw.model import Environment, Finding, Run
 from dgw.recipes import (
     barrier_bound,
     epilogue_bound,
@@ -17,6 +17,7 @@ from dgw.recipes import (
     launch_bound,
     no_reuse,
     occupancy,
+    overlap,
     partial_wave,
     wgmma_serialised,
 )
@@ -130,6 +131,41 @@ def test_loads_without_reuse_cost_more_than_is_assumed_by_what_was_counted(store
     finding = judged(no_reuse, of(stored, "naive-f32", "4096x4096x1024"))
     assert (finding.cost or 0.0) > no_reuse.LEAST_SHARE
     assert "assumption" not in whys(finding)
+
+
+def exponent(facts: Facts) -> float:
+    """The norm of the cycles of its pipes that a kernel took, while its SMs had something to do."""
+    cycles = [count for pipe, count in facts.busy.items() if pipe != "issue"]
+    taken = facts.cycles * (1 - facts.idle)
+    return max(norm / 20 for norm in range(20, 200) if overlap.together(cycles, norm / 20) >= taken)
+
+
+def test_pipes_work_beside_each_other_as_is_assumed_of_the_emulator_or_less(stored: list[Facts]) -> None:
+    tiled = [f for f in stored if f.tile and f.number("smem_wavefronts_actual") and min(f.problem.m, f.problem.n) > FEW]
+    tiled = [f for f in tiled if overlap.together([c for p, c in f.busy.items() if p != "issue"], 1) >= f.cycles]
+    plain = [exponent(f) for f in tiled if not f.number("ldgsts_inst")]
+    ahead = {f.case.variant: exponent(f) for f in tiled if f.number("ldgsts_inst")}
+    assert len(plain) == 5
+    assert (min(plain), max(plain)) == pytest.approx(overlap.PLAIN_SEEN, abs=0.06)
+    assert max(plain) < overlap.PLAIN
+    assert max(ahead, key=lambda name: ahead[name]) == "bottlenecks/persistent"
+    assert max(ahead.values()) == pytest.approx(overlap.AHEAD_SEEN, abs=0.06)
+    assert max(value for name, value in ahead.items() if name != "bottlenecks/persistent") < overlap.AHEAD
+
+
+def test_a_pipe_that_is_nearly_the_busiest_counts_in_the_emulator_and_by_the_maximum_where_it_was_measured() -> None:
+    assert overlap.together((3, 4), 1) == 7
+    assert overlap.together((3, 4), 2) == 5
+    assert overlap.together((3, 4, 0), inf) == 4
+    assert overlap.together((), 2) == 0
+    unmeasured = dict.fromkeys(("elapsed_cycles", "time_cold", "time_hot"))
+    plain = Facts(record(unmeasured | {"ldgsts_inst": 0}, environment=Environment(engine="emulator")), H200)
+    least = min(plain.busy, key=lambda pipe: plain.busy[pipe])
+    for facts, saves in ((plain, True), (Facts(record(), H200), False)):
+        for pipe, cycles in facts.busy.items():
+            if pipe != facts.busiest[0] and cycles:
+                assert (facts.relief({pipe: cycles}) > 0) is saves
+    assert plain.relief({least: plain.busy[least]}) < plain.relief({plain.busiest[0]: plain.busy[plain.busiest[0]]})
 
 
 def test_a_finding_says_which_of_its_figures_is_assumed() -> None:
