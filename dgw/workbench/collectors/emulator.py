@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 import msgspec
@@ -22,9 +23,10 @@ from dgw.workbench.emulator.audit import EXACT, PTX_LEVEL, Audit, audit, unaudit
 from dgw.workbench.emulator.classes import Tiling
 from dgw.workbench.emulator.launching import LaunchRun, PlanRun
 from dgw.workbench.emulator.lead import Lead, lead
-from dgw.workbench.emulator.measures import Table, combine, mma_flops, tabulate, with_ratios
+from dgw.workbench.emulator.measures import WARP, Table, combine, mma_flops, tabulate, with_ratios
 from dgw.workbench.emulator.observer import Finding, SourceLine
 from dgw.workbench.emulator.operands import Block
+from dgw.workbench.emulator.spilling import spilled_sectors
 from dgw.workbench.metrics import METRICS
 
 COLLECTOR = "emulator"
@@ -74,8 +76,10 @@ def emulate(
         execution = PlanRun(case, plan, ptx_of, full_grid)
         runs = execution.run()
         findings = tuple(finding for run in runs for finding in run.coverage.findings)
-        audits = tuple(_audit(run, listing.result()) for run, listing in zip(runs, listings, strict=True))
+        codes = [listing.result() for listing in listings]
+    audits = tuple(_audit(run, code) for run, code in zip(runs, codes, strict=True))
     launches = [_counted(run) for run in runs]
+    spilled = [_spilled(*parts) for parts in zip(runs, launches, codes, strict=True)]
     by_line: dict[SourceLine, dict[str, int]] = {}
     for lines in (launch.by_line for launch in launches):
         for line, totals in lines.items():
@@ -87,7 +91,7 @@ def emulate(
     ctas = sum(counters.ctas for run in runs for counters, _ in run.coverage.parts)
     return Emulation(
         check=_verdict(execution, runs, findings),
-        measurements=tuple(_measurements(launches, audits, by_line, bound, ctas, protocol)),
+        measurements=tuple(_measurements(launches, audits, by_line, spilled, bound, ctas, protocol)),
         findings=findings,
         by_line=by_line,
         bound=bound,
@@ -163,6 +167,15 @@ def _audit(run: LaunchRun, listing: list[SassInstruction] | str) -> Audit:
     if isinstance(listing, str):
         return unaudited(listing)
     return audit(run.coverage.parts[0][0].instructions, listing)
+
+
+def _spilled(run: LaunchRun, counted: _Counted, code: list[SassInstruction] | str) -> int | None:
+    """Sectors that spilled registers move; None without machine code, and where the PTX has local memory as well."""
+    instructions = run.coverage.parts[0][0].instructions
+    if isinstance(code, str) or any(info.space == "local" for info in instructions):
+        return None
+    warps = run.coverage.grid * -(-prod(run.launch.block) // WARP)
+    return spilled_sectors(code, counted.totals["tensor_inst"], counted.totals["fma_inst"], warps)
 
 
 def _work(run: LaunchRun, counted: _Counted, audited: Audit, device: Device, alike: bool) -> bounding.Work:
@@ -254,6 +267,7 @@ def _measurements(
     launches: Sequence[_Counted],
     audits: Sequence[Audit],
     by_line: Mapping[SourceLine, Mapping[str, int]],
+    spilled: Sequence[int | None],
     bound: bounding.Bound,
     ctas: int,
     protocol: str,
@@ -288,6 +302,9 @@ def _measurements(
     for line, counts in by_line.items():
         if line.file:
             yield from (measure(name, value, f"line {line}") for name, value in counts.items() if name in METRICS)
+    known = [sectors for sectors in spilled if sectors is not None]
+    if len(known) == len(spilled):
+        yield measure("spill_sectors", sum(known))
     yield measure("emulated_ctas", ctas)
     yield measure("bound_time", bound.seconds)
     yield measure("bound_pipe", bound.pipe)
