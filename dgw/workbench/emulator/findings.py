@@ -11,6 +11,9 @@ from dgw.workbench.emulator.observer import Finding, InstructionInfo, SourceLine
 from dgw.workbench.emulator.state import Lanes
 
 LIMIT = 200
+ASTRAY = ("out-of-bounds", "misaligned", "uninitialised-shared", "uninitialised-local", "uninitialised-register")
+HOPELESS = 10_000
+"""Accesses of threads astray after which nobody learns anything from another batch of CTAs."""
 SHOWN_THREADS = 8
 
 
@@ -20,6 +23,7 @@ class Findings:
     def __init__(self, infos: tuple[InstructionInfo, ...]) -> None:
         self._infos = infos
         self._found: dict[tuple[str, int, int], Finding] = {}
+        self._astray = 0
 
     def add(
         self,
@@ -36,6 +40,7 @@ class Findings:
         key = (kind, instruction, -1 if other is None else other)
         numbers = np.unique(np.asarray(members, dtype=np.int64))
         amount = max(len(numbers), 1)
+        self._astray += amount if kind in ASTRAY else 0
         old = self._found.get(key)
         if old is not None:
             self._found[key] = replace(old, count=old.count + amount)
@@ -60,6 +65,11 @@ class Findings:
             other_line=earlier.line if earlier is not None else 0,
             other_source=earlier.source if earlier is not None else SourceLine(),
         )
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether threads went astray so often that it is no use to go on."""
+        return self._astray >= HOPELESS
 
     def all(self) -> tuple[Finding, ...]:
         """Every finding."""

@@ -82,7 +82,10 @@ def run(
     step_limit: int = STEP_LIMIT,
     strict: bool = True,
 ) -> Outcome:
-    """Run CTAs in batches, in the order given. Buffers of `launch.memory` are read and written in place."""
+    """Run CTAs in batches, in the order given. Buffers of `launch.memory` are read and written in place.
+
+    No further batch is begun when one has deadlocked, or thousands of its threads used addresses that they must not.
+    """
     kernel = program.kernel
     threads = launch.block[0] * launch.block[1] * launch.block[2]
     if not 1 <= threads <= 1024:
@@ -111,7 +114,8 @@ def run(
             except Stop:
                 completed = False
             steps += control.steps
-            if not completed:
+            if not completed or findings.hopeless:
+                completed = False
                 break
     for control in controls.values():
         block_warps += control.engine.block_warps
