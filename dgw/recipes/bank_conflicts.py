@@ -49,8 +49,8 @@ def judge(facts: Facts) -> Finding | None:
         evidence.append(Evidence(metric="sectors of global loads", value=sectors, threshold=sectors - moved, why=why))
     kind = max(excesses, key=lambda name: excesses[name])
     verdict = (
-        f"bank conflicts of {kind}{facts.line(LINES[kind], 'smem_wavefronts_actual')}: {actual:.4g} passes over the "
-        f"banks where {actual - excess:.4g} would do; they are busy {100 * facts.share('shared'):.0f} % of the time"
+        f"bank conflicts of {kind}{facts.line(LINES[kind], 'smem_wavefronts_actual')}: {actual:,.0f} passes over the "
+        f"banks where {actual - excess:,.0f} would do; they are busy {100 * facts.share('shared'):.0f} % of the time"
     )
     return found(RECIPE.name, verdict, cost, evidence, (COPIES if kind == "cp.async" else "") + swizzle(facts))
 

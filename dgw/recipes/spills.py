@@ -31,7 +31,7 @@ def judge(facts: Facts) -> Finding | None:
         *(facts.evidence(metric, 0) for metric in MOVED if facts.number(metric)),
         facts.evidence("registers_per_thread"),
     )
-    times = UNKNOWN if local is None else f"{local:.4g} sectors of them are moved"
+    times = UNKNOWN if local is None else f"{local:,.0f} sectors of them are moved"
     verdict = (
         f"register spills: {spilled:.0f} bytes a thread go to local memory and back with {registers:.0f} registers"
         f"{facts.line('local_load_sectors')}; {times}"
@@ -42,7 +42,7 @@ def judge(facts: Facts) -> Finding | None:
 
 def _cost(facts: Facts, local: float | None, overflow: float) -> float:
     """Share of the time that spilled values take. Where none was measured, L1 is taken to hand them over while nothing
-    multiplies: on an H200 `capped` and `capped-f32` (tests/data/bottlenecks.json.gz) lose a tenth more than that says.
+    multiplies: on an H200 `capped` and `capped-f32` (tests/data/bottlenecks.json.gz) lose a tenth of the time more.
     Where it is not known how many are moved, the values that do not fit (`overflow` of those that do) say how many
     may."""
     if local is None:

@@ -78,6 +78,24 @@ def test_nothing_of_high_confidence_is_found_on_good_kernels_in_the_emulator(
     assert [f.recipe for f in judging.findings([record], name) if f.confidence == "high"] == []
 
 
+@pytest.mark.parametrize("name", [name for name, plant in PLANTED.items() if plant.recipe == "spills"])
+def test_spills_found_in_machine_code_are_those_that_a_gpu_moved_and_cost_no_more_than_there(
+    name: str, variants: dict[str, Variant], cache: CompileCache
+) -> None:
+    plant = PLANTED[name]
+    run = msgspec.json.decode(gzip.decompress(STORED[0].read_bytes()), type=Run)
+    good, bad = (judging.of(run.records, one, plant.shape) for one in (plant.good, name))
+    assert good is not None
+    assert bad is not None
+    record = emulated(name, variants, cache, plant.shape)
+    counted = (bad.number("local_load_sectors") or 0) + (bad.number("local_store_sectors") or 0)
+    assert record.number("spill_sectors") == pytest.approx(counted, rel=0.02)
+    lost = 1 - (good.number("elapsed_cycles") or 0) / (bad.number("elapsed_cycles") or 1)
+    (cost,) = [finding.cost for finding in judging.findings([record], name) if finding.recipe == "spills"]
+    assert cost is not None
+    assert lost - 0.15 < cost < lost
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLANTS)
 def test_every_kernel_is_right_on_a_ragged_shape(name: str, variants: dict[str, Variant], cache: CompileCache) -> None:

@@ -29,7 +29,7 @@ def test_spills_in_the_loop_of_the_products_cost_the_cycles_in_which_l1_moves_th
     cycles = 5e8 / 4 / 132
     assert finding.cost == pytest.approx(cycles / (cycles + Facts(emulated(5e8), H200).cycles))
     assert finding.confidence == "high"
-    assert "5e+08 sectors of them are moved" in finding.verdict
+    assert "500,000,000 sectors of them are moved" in finding.verdict
     evidence = {each.metric: each.value for each in finding.evidence}
     assert evidence["spill_sectors"] == 5e8
     assert evidence.keys() & {"local_load_sectors", "local_store_sectors"} == set()
@@ -51,7 +51,7 @@ def test_without_machine_code_it_is_said_that_nobody_knows_how_often_they_move_a
 def test_local_memory_that_the_ptx_has_is_counted_as_it_is() -> None:
     finding = spills(emulated(None, local_load_sectors=4e8, local_store_sectors=1e8))
     assert finding is not None
-    assert "5e+08 sectors of them are moved" in finding.verdict
+    assert "500,000,000 sectors of them are moved" in finding.verdict
     found = spills(emulated(5e8))
     assert found is not None
     assert finding.cost == pytest.approx(found.cost)
