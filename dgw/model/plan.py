@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Literal
 
 from dgw.model.noun import Noun
@@ -92,3 +93,9 @@ class Plan(Noun, frozen=True, kw_only=True):
     def launches(self) -> tuple[Launch, ...]:
         """The kernel launches among the steps, in order."""
         return tuple(step for step in self.steps if isinstance(step, Launch))
+
+    @property
+    def largest(self) -> int:
+        """Which of the launches has the most threads: the one whose static figures stand for the case. 0 for none."""
+        threads = [prod(launch.grid) * prod(launch.block) for launch in self.launches]
+        return threads.index(max(threads)) if threads else 0

@@ -76,7 +76,7 @@ def cannot_tell(recipe: Recipe, facts: Facts, missing: Sequence[str]) -> Finding
     reasons = [f"{name} ({facts.absent(name)})" if facts.absent(name) else name for name in wanted]
     return Finding(
         recipe=recipe.name,
-        verdict=f"{CANNOT_TELL}: needs {', '.join(reasons)}",
+        verdict=f"{CANNOT_TELL} {recipe.name}: needs {', '.join(reasons)}",
         confidence="low",
         evidence=tuple(Evidence(metric=name, value=None, why=facts.absent(name)) for name in wanted),
         next_step=facts.command(wanted),

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from dgw.model import Record
 from dgw.reports.tables import Block, config_text
+from dgw.reports.units import show
 
 
 def _joined(labels: Iterable[str]) -> str:
@@ -69,12 +70,42 @@ def sources(block: Block) -> list[str]:
     return [f"{_joined(groups)}: {source}" for source, groups in found.items()]
 
 
+STATIC = ("registers_per_thread", "theoretical_occupancy", "shared_mem_per_block", "spill_store_bytes")
+
+
+def launches(block: Block) -> list[str]:
+    """Of which of several launches the static figures of a column are, and what those of the others are."""
+    return [f"{column.title}: {said}" for column in block.columns if (said := _of_launches(column.record))]
+
+
+def _of_launches(record: Record) -> str:
+    plan, registers = record.plan, record.get(STATIC[0])
+    if plan is None or len(plan.launches) < 2 or registers is None or registers.collector != "static":
+        return ""
+    found = {(m.scope, m.metric): m.value for m in record.measurements if m.collector == "static"}
+    told = []
+    for number, launch in enumerate(plan.launches):
+        values = [found.get((f"kernel {number}", metric)) for metric in STATIC]
+        if number == plan.largest or any(value is None for value in values):
+            continue
+        count, share, shared, spilled = values
+        told.append(
+            f"{launch.entry} has {count} registers, occupancy {show(share, 'percent')}, {show(shared, 'bytes')} of "
+            f"shared memory, {show(spilled, 'bytes')} spilled"
+        )
+    return (
+        f"occupancy, registers, shared memory and spills are those of {plan.launches[plan.largest].entry}, the largest "
+        f"of {len(plan.launches)} launches; {'; '.join(told)}"
+    ).removesuffix("; ")
+
+
 SECTIONS = (
     ("not ok", failures),
     ("defects", defects),
     ("noteworthy", flags),
     ("unknown", unknown),
     ("config", configs),
+    ("launches", launches),
     ("sources", sources),
 )
 """Headings and builders of the notes below a block, in the order shown."""

@@ -106,6 +106,7 @@ class _Spec:
     find: Find | None = None
     asked: bool = False  # also shown where a measurement says why it has no value
     emulated: bool = False  # counted by the emulator, and shown only where it stood in for the GPU
+    nonzero: bool = False  # shown only where there is any
 
 
 def _source(found: Measurement) -> str:
@@ -171,6 +172,15 @@ def _stall(rank: int, part: int) -> Find:
     return find
 
 
+def _copy_conflicts(record: Record) -> Cell:
+    """Wavefronts of cp.async beyond those of the best place in shared memory; what ncu counts where that is not known,
+    which are those of copies through L1 only."""
+    taken, least = (_measured(record, f"smem_wavefronts_{kind}_ldgsts") for kind in ("sass", "least"))
+    if isinstance(taken.value, int | float) and isinstance(least.value, int | float):
+        return Cell(max(0, taken.value - least.value), source=taken.source)
+    return _measured(record, "smem_bank_conflicts_ldgsts")
+
+
 def _outcome(record: Record) -> Cell:
     return Cell(record.outcome)
 
@@ -201,6 +211,16 @@ SPECS: tuple[_Spec, ...] = (
     _Spec("conflict_ratio_hw_ld", "load conflicts (hw)", "shared memory", "percent"),
     _Spec("conflict_ratio_st", "store conflicts", "shared memory", "percent"),
     _Spec("conflict_ratio_hw_st", "store conflicts (hw)", "shared memory", "percent"),
+    _Spec("smem_bank_conflicts_ldsm", "ldmatrix conflicts", "shared memory", "count", always=False, nonzero=True),
+    _Spec(
+        "copy_conflicts",
+        "cp.async conflicts",
+        "shared memory",
+        "count",
+        always=False,
+        find=_copy_conflicts,
+        nonzero=True,
+    ),
     _Spec("smem_wavefronts_actual", "wavefronts", "shared memory", "count", always=False, emulated=True),
     _Spec("smem_wavefronts_ideal", "wavefronts, no conflicts", "shared memory", "count", always=False, emulated=True),
     _Spec("smem_requests_ld", "load instructions", "shared memory", "count", always=False, emulated=True),
@@ -356,7 +376,9 @@ def _shown(problem: Problem, members: Sequence[Record]) -> tuple[tuple[Line, ...
         known = any(cell.value is not None for cell in line.cells)
         required = spec.always and (ran or spec.key == "outcome")
         asked = spec.asked and any(record.get(spec.key) is not None for record in members)
-        if spec.emulated and (on_gpu or not any(cell.value for cell in line.cells)):
+        if (spec.emulated and on_gpu) or (
+            (spec.emulated or spec.nonzero) and not any(cell.value for cell in line.cells)
+        ):
             continue
         if known or asked or (required and (on_gpu or _reasons(line) != 1)):
             shown.append(line)

@@ -45,7 +45,7 @@ def test_a_stored_run_is_diagnosed_without_measuring(dgw: Dgw, tmp_path: Path) -
     assert "cuda/tiled at 4096x4096x4096" in said
     assert "bank conflicts of loads" in said
     assert "cannot tell" not in said
-    assert "cannot tell: needs" in dgw("diagnose", "--run", "last", "--unknown").out
+    assert "cannot tell uncoalesced: needs" in dgw("diagnose", "--run", "last", "--unknown").out
     (tiled,) = [
         one for one in json.loads(dgw("diagnose", "--run", "last", "--json").out) if one["variant"] == "cuda/tiled"
     ]

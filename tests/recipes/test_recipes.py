@@ -57,6 +57,7 @@ def test_without_its_metrics_it_says_what_it_needs_and_how_to_get_it(recipe: Rec
     found = [f for f in diagnose(without(sample(recipe, "FIRES"), names), H200) if f.recipe == recipe.name]
     assert len(found) == 1
     assert untold(found[0])
+    assert found[0].verdict.startswith(f"cannot tell {recipe.name}: needs ")
     assert all(need.split("|")[0] in found[0].verdict for need in recipe.needs)
     assert found[0].next_step.startswith("dgw profile --variant mine/kernel --shape ")
     assert found[0].cost is None

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from dgw.model import Case, Check, Environment, Measurement, gemm
+import pytest
+
+from dgw.model import Case, Check, Environment, Launch, Measurement, Plan, Source, gemm
 from dgw.reports import notes
 from dgw.reports.tables import SPECS, build, machine_text, problem_text, stall_shares
 from tests.reports.samples import LAPTOP, counted, full_record, ladder
@@ -47,6 +49,52 @@ def test_what_the_card_promises_is_a_line_even_when_nothing_is_known() -> None:
     promised = [spec.key for spec in SPECS if spec.always]
     assert [line.key for line in block.lines] == promised
     assert all(line.cells[0].value is None for line in block.lines if line.key != "outcome")
+
+
+@pytest.mark.parametrize(
+    ("figures", "line", "value"),
+    [
+        ({"smem_bank_conflicts_ldsm": 5.0}, "smem_bank_conflicts_ldsm", 5.0),
+        ({"smem_bank_conflicts_ldsm": 0.0}, "smem_bank_conflicts_ldsm", None),
+        ({"smem_bank_conflicts_ldgsts": 7.0}, "copy_conflicts", 7.0),
+        ({"smem_bank_conflicts_ldgsts": 0.0}, "copy_conflicts", None),
+        ({"smem_bank_conflicts_ldgsts": 7.0, "smem_wavefronts_sass_ldgsts": 9.0, "smem_wavefronts_least_ldgsts": 9.0},
+         "copy_conflicts", None),
+        ({"smem_bank_conflicts_ldgsts": 0.0, "smem_wavefronts_sass_ldgsts": 9.0, "smem_wavefronts_least_ldgsts": 3.0},
+         "copy_conflicts", 6.0),
+    ],
+)  # fmt: skip
+def test_conflicts_of_ldmatrix_and_of_copies_are_a_line_where_there_are_any(
+    figures: dict[str, float], line: str, value: float | None
+) -> None:
+    measured = tuple(Measurement(metric=name, value=one, collector="emulator") for name, one in figures.items())
+    (block,) = build([full_record(measurements=measured, environment=LAPTOP)])
+    found = block.line(line)
+    assert (None if found is None else found.cells[0].value) == value
+
+
+def test_of_several_launches_it_is_said_whose_static_figures_stand_there() -> None:
+    source = Source(path="k.cu")
+    plan = Plan(
+        steps=(
+            Launch(source=source, entry="product", grid=(4, 1, 1), block=(128, 1, 1), arguments=()),
+            Launch(source=source, entry="finish", grid=(64, 1, 1), block=(256, 1, 1), arguments=()),
+        )
+    )
+    figures = {"registers_per_thread": 124, "theoretical_occupancy": 0.25, "shared_mem_per_block": 65536}
+    scopes = ("case", "kernel 0", "kernel 1")
+    measured = tuple(
+        Measurement(metric=name, value=value, scope=scope, collector="static")
+        for scope in scopes
+        for name, value in {**figures, "spill_store_bytes": 0}.items()
+    )
+    (block,) = build([full_record(plan=plan, measurements=measured)])
+    assert notes.launches(block) == [
+        "cuda/swizzled: occupancy, registers, shared memory and spills are those of finish, the largest of 2 launches; "
+        "product has 124 registers, occupancy 25.0 %, 65.54 kB of shared memory, 0 B spilled"
+    ]
+    (single,) = build([full_record(plan=Plan(steps=plan.steps[:1]), measurements=measured)])
+    assert notes.launches(single) == []
 
 
 def test_without_a_gpu_lines_that_no_column_knows_are_hidden_and_their_reason_is_kept() -> None:

@@ -70,7 +70,7 @@ def plan_measurements(plan: Plan, builds: Mapping[Source, Build], device: Device
     launches = plan.launches
     if not launches:
         return ()
-    main = max(range(len(launches)), key=lambda i: prod(launches[i].grid) * prod(launches[i].block))
+    main = plan.largest
     found = launch_measurements(launches[main], builds[launches[main].source], device, "case")
     if len(launches) == 1:
         return found
