@@ -11,7 +11,7 @@ from dgw.toolchain.cache import CompileCache
 from tests.commands.conftest import Dgw, Ended
 
 ROOT = Path(__file__).resolve().parents[2]
-NT = ("--shape", "64x64x32", "--layout", "nt", "--bias", "--no-store")
+NT = ("--shape", "16x16x16", "--layout", "nt", "--bias", "--no-store")
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +82,7 @@ def test_a_kernel_without_tunables_gets_no_command_for_a_map_but_words(dgw: Dgw)
 def test_several_files_are_refused_with_the_command_that_compares_them(dgw: Dgw) -> None:
     assert dgw("new", "a.cu").code == 0
     assert dgw("new", "b_2.cu").code == 0
-    rest = ("--explain", "--shape", "64x64x32", "--no-store")
+    rest = ("--explain", "--shape", "16x16x16", "--no-store")
     refused = dgw("compare", "--kernel", "a.cu", "--kernel=b_2.cu", *rest)
     assert (refused.code, refused.error_is_two_lines()) == (2, True)
     compared = typed_as_printed(dgw, refused)
@@ -100,4 +100,4 @@ def test_the_command_in_a_diagnosis_names_the_file_and_the_problem(dgw: Dgw, pic
     said = " ".join(dgw("diagnose", "--kernel", "picky.cu", *NT, "--sequence", "precision").out.split())
     assert "=> stop" in said
     said = " ".join(dgw("diagnose", "--kernel", "picky.cu", *NT).out.split())
-    assert "dgw diagnose --kernel picky.cu --variant mine/picky --shape 64x64x32 --dtype f16 --layout nt --bias" in said
+    assert "dgw diagnose --kernel picky.cu --variant mine/picky --shape 16x16x16 --dtype f16 --layout nt --bias" in said
