@@ -57,7 +57,7 @@ def _stored(run: str, ask: Ask, unknown: bool) -> None:
     from dgw.commands.conclusions import findings
     from dgw.commands.request import library
     from dgw.recipes.diagnosis import clean, untold
-    from dgw.reports.json import render
+    from dgw.reports import json
     from dgw.reports.steps import causes
     from dgw.workbench.store import open_store
 
@@ -71,11 +71,11 @@ def _stored(run: str, ask: Ask, unknown: bool) -> None:
                 "case": r.case.key,
                 "variant": r.case.variant,
                 "shape": r.case.problem.shape,
-                "findings": found[r.case.key],
+                "findings": json.findings(found[r.case.key], r),
             }
             for r in stored.records
         ]
-        say(render(rows))
+        say(json.render(rows))
         return
     for record in stored.records:
         heading, key = f"{record.case.variant} at {record.case.problem.shape}", record.case.key
@@ -208,10 +208,11 @@ def _end(session: Session, walks: list[dict[str, Any]]) -> None:
     from dgw.commands.ending import interrupted, nothing_ran
     from dgw.commands.misdeclared import mended_in
     from dgw.commands.session import exit_code
-    from dgw.reports.json import render
+    from dgw.reports import json
 
     if session.ask.json:
-        say(render({"run": session.id, "walks": msgspec.to_builtins(walks)}))
+        told = [json.walk(**one, records=session.records) for one in walks]
+        say(json.render({"run": session.id, "walks": told}))
     elif session.machine.engine != "gpu" and session.records:
         say(f"Time was not measured because {session.machine.reason}; lower bounds were compared instead.")
     if not session.ask.no_store:

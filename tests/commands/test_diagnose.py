@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from dgw.model import Finding, Step
 from dgw.recipes.registry import recipes
 from dgw.toolchain.cache import CompileCache
 from tests.commands.conftest import Dgw, Engine
@@ -50,6 +51,10 @@ def test_a_stored_run_is_diagnosed_without_measuring(dgw: Dgw, tmp_path: Path) -
         one for one in json.loads(dgw("diagnose", "--run", "last", "--json").out) if one["variant"] == "cuda/tiled"
     ]
     assert tiled["findings"][0]["recipe"] == "bank-conflicts"
+    assert {one["confidence"] for one in tiled["findings"]} >= {"high", "medium"}
+    tiers = {seen["metric"]: seen["tier"] for one in tiled["findings"] for seen in one["evidence"]}
+    assert tiers["smem_wavefronts_actual"] == "sass"
+    assert tiers["excess wavefronts of loads"] == ""
 
 
 def test_the_next_steps_for_a_kernel_of_ones_own_name_its_file(dgw: Dgw) -> None:
@@ -87,6 +92,13 @@ def test_the_seven_steps_walk_up_in_the_emulator_and_their_steps_are_json(dgw: D
     assert ended.code == 0
     assert hands[:3] == ["cuda/tiled", "cuda/swizzled", "cuda/tensor-core"]
     assert walked["steps"][-1]["title"] == "7 validation"
+    for step in walked["steps"]:
+        assert step.keys() == set(Step.__struct_fields__)
+        for one in step["findings"]:
+            assert one.keys() == set(Finding.__struct_fields__)
+            assert one["confidence"] in ("low", "medium", "high")
+    tiers = {seen["metric"]: seen["tier"] for one in walked["steps"][0]["findings"] for seen in one["evidence"]}
+    assert set(tiers.values()) <= {"", "exact", "ptx-level"}
 
 
 def test_an_interrupted_walk_stops_there_and_says_how_to_go_on(dgw: Dgw, engine: Engine) -> None:
