@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dgw.model import Evidence, Finding
 from dgw.recipes.facts import Facts
-from dgw.recipes.occupancy import BUSY
+from dgw.recipes.occupancy import BUSY, LOW
 from dgw.recipes.recipe import Recipe
-
-LOW = 0.5
 
 
 def judge(facts: Facts) -> Finding | None:

@@ -39,8 +39,8 @@ def judge(facts: Facts) -> Finding | None:
         f"wrong path for {'M' if problem.m <= problem.n else 'N'}={few}: tiles of {edge} rows waste "
         f"{100 * (1 - few / edge):.0f} % of the "
         f"products, and the matrix is read by {facts.blocks or 0:.0f} blocks; DRAM alone would need "
-        f"{needed:.3g} cycles of "
-        f"{cycles:.3g}"
+        f"{needed:,.0f} cycles of "
+        f"{cycles:,.0f}"
     )
     return found(RECIPE.name, verdict, cost, evidence, "a kernel with a warp for each column and no tiles (GEMV)")
 

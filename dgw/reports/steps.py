@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import isfinite
 
 from dgw.model import Evidence, Finding, Step
 from dgw.reports.terminal import Paint, wrapped
-from dgw.reports.units import UNIT_STYLE, percent, show, significant
+from dgw.reports.units import UNIT_STYLE, percent, plain, show
 from dgw.workbench.metrics import METRICS
 
 MOST_EVIDENCE = 6
@@ -65,6 +66,4 @@ def _text(metric: str, value: float | int | str | None) -> str:
     style = UNIT_STYLE.get(known.unit) if known is not None else None
     if style is not None:
         return show(value, style)
-    if isinstance(value, int | float) and not float(value).is_integer():
-        return significant(float(value))
-    return show(value, "count")
+    return plain(value) if isinstance(value, int | float) and isfinite(value) else show(value, "text")

@@ -73,6 +73,15 @@ def count(value: float) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
 
 
+def plain(value: float | int) -> str:
+    """A number of no unit beside others: whole and separated from 1,000 on, four significant digits below, no zeros at
+    their end."""
+    if float(value).is_integer() or abs(value) >= 1000:
+        return count(round(value))
+    text = significant(value)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
 def show(value: float | int | str | None, style: Style) -> str:
     """One value in the style of its row; `-` for None and for what is not a finite number."""
     if value is None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dgw.reports.units import UNIT_STYLE, percent, shared_unit, show, show_in, significant
+from dgw.reports.units import UNIT_STYLE, percent, plain, shared_unit, show, show_in, significant
 
 
 @pytest.mark.parametrize(
@@ -68,3 +68,11 @@ def test_significant_digits_never_use_an_exponent(value: float) -> None:
 def test_percentages_of_nothing_and_everything_are_exact() -> None:
     assert percent(0.0) == "0 %"
     assert percent(1.0) == "100 %"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(30_818_304, "30,818,304"), (14_058_496.4, "14,058,496"), (1, "1"), (0.7, "0.7"), (642.2496, "642.2"), (0, "0")],
+)
+def test_a_number_of_no_unit_is_written_in_one_way_beside_others(value: float, text: str) -> None:
+    assert plain(value) == text

@@ -20,7 +20,7 @@ from dgw.reports.charts.palette import DARK, LIGHT
 from dgw.reports.html import cases, details, provenance, summary
 from dgw.reports.notes import SECTIONS
 from dgw.reports.tables import Block, dtype_text, problem_text
-from dgw.reports.units import UNIT_STYLE, count, percent, show, significant
+from dgw.reports.units import UNIT_STYLE, percent, plain, show
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -106,7 +106,7 @@ def evidence_text(one: Evidence) -> str:
     def text(value: float | int | str | None) -> str:
         if style or not isinstance(value, int | float):
             return show(value, style or "text")
-        return count(round(value)) if float(value).is_integer() or abs(value) >= 1000 else significant(value)
+        return plain(value)
 
     return text(one.value) + (f" against {text(one.threshold)}" if one.threshold is not None else "")
 
