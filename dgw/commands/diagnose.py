@@ -12,7 +12,7 @@ from dgw.commands import options
 from dgw.commands.console import colour, complain, note, say, width
 from dgw.commands.options import Ask, split
 from dgw.errors import UsageError, worst
-from dgw.model import Case, Problem, Record, Step, Variant
+from dgw.model import Case, Finding, Problem, Record, Step, Variant
 
 if TYPE_CHECKING:
     from dgw.commands.session import Machine, Session
@@ -50,7 +50,7 @@ def diagnose(
         nothing_to_lock(lock_clocks, "a stored run is only read")
         _stored(run, ask, unknown)
         return
-    _walk(ctx, ask, sequence, lock_clocks)
+    _walk(ctx, ask, sequence, lock_clocks, unknown)
 
 
 def _stored(run: str, ask: Ask, unknown: bool) -> None:
@@ -83,7 +83,7 @@ def _stored(run: str, ask: Ask, unknown: bool) -> None:
         say(causes(heading, found[key], width(), colour(), ended or clean(every[key])))
 
 
-def _walk(ctx: typer.Context, ask: Ask, name: str, lock_mhz: int) -> None:
+def _walk(ctx: typer.Context, ask: Ask, name: str, lock_mhz: int, unknown: bool) -> None:
     from dgw.commands import request
     from dgw.commands.locking import machine_to_lock
     from dgw.commands.session import Session
@@ -119,7 +119,23 @@ def _walk(ctx: typer.Context, ask: Ask, name: str, lock_mhz: int) -> None:
         except KeyboardInterrupt:
             session.interrupted = True
             break
+        if unknown:
+            walks[-1]["unknown"] = _untold(session, case)
     _end(session, walks)
+
+
+def _untold(session: Session, case: Case) -> tuple[Finding, ...]:
+    """What the recipes cannot tell of a case that was walked from, printed unless the output is JSON."""
+    from dgw.recipes.diagnosis import diagnose, untold
+    from dgw.recipes.retyping import kernel_options, with_kernels
+    from dgw.reports.steps import causes
+
+    own, record = kernel_options(session.arguments), session.finished.get(case.key)
+    found = diagnose(record, session.machine.device) if record is not None else ()
+    told = tuple(with_kernels(one, own) for one in found if untold(one))
+    if told and not session.ask.json:
+        say(causes("what cannot be told", told, width(), colour()))
+    return told
 
 
 def _start(case: Case, variants: Mapping[str, Variant], where: Machine) -> Start:

@@ -74,11 +74,14 @@ def failed(record: Record) -> str:
 
 
 def other_tiles(case: Case) -> str:
-    """How other tunables of this kernel are tried on this problem: a map, a sweep of one, or words where it declares
-    none."""
-    if not case.config:
+    """How other tiles of this kernel are tried on this problem: a map, a sweep of one tunable, or words where it
+    declares none but those of its k loop."""
+    from dgw.recipes.tiling import K_TILE, STAGES
+
+    names = [name for name in case.config if name not in (*K_TILE, *STAGES)]
+    if not names:
         return "declare them as tunables, and dgw sweep and dgw heatmap try them all"
-    return again("heatmap" if len(case.config) > 1 else "sweep", case, config=False)
+    return again("heatmap" if len(names) > 1 else "sweep", case, config=False)
 
 
 def _config(config: Mapping[str, int | str]) -> list[str]:

@@ -71,7 +71,9 @@ def test_a_missing_shape_is_asked_for_with_everything_else_that_was_typed(dgw: D
 def test_a_kernel_without_tunables_gets_no_command_for_a_map_but_words(dgw: Dgw) -> None:
     plain = ("--kernel", "plain.cu", "--shape", "64x64x32", "--no-store")
     assert dgw("new", "plain.cu").code == 0
-    said = " ".join(dgw("diagnose", *plain).out.split())
+    said = " ".join(dgw("diagnose", *plain, "--unknown").out.split())
+    assert "what cannot be told * cannot tell " in said
+    assert "try: dgw profile --kernel plain.cu --variant mine/plain" in said
     assert "declare them as tunables" in said
     assert "dgw heatmap --" not in said
     ended = dgw("heatmap", *plain)

@@ -73,9 +73,10 @@ def test_the_next_step_of_a_users_kernel_parses_and_names_its_file(recipe: Recip
 
 
 @by_name
-def test_no_map_is_advised_for_a_kernel_without_tunables(recipe: Recipe) -> None:
+@pytest.mark.parametrize("config", [{}, {"BK": 32, "STAGES": 4}], ids=["no tunables", "those of its loop"])
+def test_no_map_is_advised_for_a_kernel_without_tunables_of_its_tile(recipe: Recipe, config: dict[str, int]) -> None:
     fires: Record = importlib.import_module(f"tests.recipes.cases.{recipe.name.replace('-', '_')}").FIRES
-    bare = msgspec.structs.replace(fires, case=msgspec.structs.replace(fires.case, variant="mine/k", config={}))
+    bare = msgspec.structs.replace(fires, case=msgspec.structs.replace(fires.case, variant="mine/k", config=config))
     assert [f.next_step for f in diagnose(bare, H200) if "dgw heatmap --" in f.next_step] == []
 
 
