@@ -39,6 +39,7 @@ ROUNDS = 6
 NOTHING = "nothing here costs 5 % of the time or more"
 REMEDY: Mapping[str, tuple[str, ...]] = {
     "bank-conflicts": ("swizzled",),
+    "shared-memory-bound": ("tiled",),
     "no-reuse": ("tiled",),
     "uncoalesced": ("tiled",),
     "l2-locality": ("tensor-core", "persistent"),
@@ -68,7 +69,11 @@ class Look:
 
 
 LOOKS = (
-    Look("2 bank conflicts", ("bank-conflicts",), ("conflict_ratio_ld", "conflict_ratio_st", "smem_wavefronts_actual")),
+    Look(
+        "2 bank conflicts",
+        ("bank-conflicts", "shared-memory-bound"),
+        ("conflict_ratio_ld", "conflict_ratio_st", "smem_wavefronts_actual"),
+    ),
     Look(
         "3 tensor utilisation",
         (
