@@ -43,7 +43,7 @@ def blocks_of(function: Function) -> list[Block]:
         if instruction.opcode in ENDS or is_cta_barrier(instruction):
             starts.add(index + 1)
     ordered = sorted(index for index in starts if index < len(instructions))
-    ends = [*ordered[1:], len(instructions)]
+    ends = [*ordered[1:], len(instructions)][: len(ordered)]  # a body without instructions has no block
     number = {first: position for position, first in enumerate(ordered)}
     blocks = [Block(position, first, last) for position, (first, last) in enumerate(zip(ordered, ends, strict=True))]
     for block in blocks:

@@ -165,6 +165,7 @@ SOUP = st.sampled_from(list('.{}[]();,@%r1f<>=:"/*+- \nentryregaddmovbretld_p0x$
 @example("{")
 @example("}")
 @example('.file 1 "')
+@example(".pragma")
 @example(".visible .entry tiled(")
 @example(".visible .entry tiled()\n{\n@")
 def test_any_text_gives_no_traceback(text: str) -> None:
