@@ -54,7 +54,7 @@ def judge(facts: Facts) -> Finding | None:
     name = next((name for name in K_TILE if name in facts.case.config), "")
     better = int(facts.tunable(name) or own.depth) // 2
     step = retyping.profile(facts.case, tunables={name: better}) if name else f"k tiles of {better}"
-    return found(RECIPE.name, verdict, cost, evidence, step)
+    return found(RECIPE.name, verdict, cost, evidence, step, sure=not own.guessed)
 
 
 RECIPE = Recipe(

@@ -13,6 +13,7 @@ from dgw.recipes.facts import Facts
 from dgw.recipes.recipe import Recipe, found
 from dgw.recipes.tiling import K_TILE, LATENCY, Loop, loop
 
+GUESSED = "guessed from the barriers: declare BK and STAGES"
 MEMORY, PIPE = 0.60, 0.90
 """Shares up to which it is suspected: neither memory nor the multiplying pipe is at its limit."""
 
@@ -44,6 +45,7 @@ def judge(facts: Facts) -> Finding | None:
         Evidence(metric="cycles of work that cover a copy", value=own.cover, threshold=LATENCY, why="latency of DRAM"),
         Evidence(metric="multiplying pipe", value=pipe, threshold=PIPE),
         Evidence(metric="dram", value=facts.share("dram"), threshold=MEMORY),
+        *((Evidence(metric="k tile", value=own.depth, why=GUESSED),) if own.guessed else ()),
     )
     verdict = (
         f"BK too small: a k tile of {own.depth} keeps an SM busy for {own.work:.0f} cycles, so copies that run "
@@ -51,7 +53,7 @@ def judge(facts: Facts) -> Finding | None:
     )
     name = next((name for name in K_TILE if name in facts.case.config), "")
     step = retyping.profile(facts.case, tunables={name: better}) if name else f"k tiles of {better}"
-    return found(RECIPE.name, verdict, cost, evidence, step)
+    return found(RECIPE.name, verdict, cost, evidence, step, sure=not own.guessed)
 
 
 RECIPE = Recipe(

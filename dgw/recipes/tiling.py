@@ -22,7 +22,8 @@ FMA_FLOPS = 64
 class Loop:
     """One k tile: `depth` elements, `work` cycles of an SM for the tile of one CTA, `bytes` of shared memory.
 
-    `ahead` is how many tiles copies run ahead of the products, `resident` how many CTAs take turns on an SM.
+    `ahead` is how many tiles copies run ahead of the products, `resident` how many CTAs take turns on an SM. `guessed`:
+    from barriers, because nobody declared or saw it.
     """
 
     depth: int
@@ -31,6 +32,7 @@ class Loop:
     bytes: int
     ahead: float
     resident: float
+    guessed: bool = False
 
     @property
     def cover(self) -> float:
@@ -117,7 +119,7 @@ def _guessed(facts: Facts, tile: tuple[int, int]) -> Loop | None:
     size = element_bytes(facts)
     return Loop(
         depth=depth, count=count, work=2.0 * rows * columns * depth / rate(facts), resident=facts.resident,
-        bytes=int((rows + columns) * depth * size) * (2 if copied else 1), ahead=1.0 if copied else 0.0,
+        bytes=int((rows + columns) * depth * size) * (2 if copied else 1), ahead=1.0 if copied else 0.0, guessed=True,
     )  # fmt: skip
 
 

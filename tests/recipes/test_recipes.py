@@ -135,3 +135,13 @@ def test_the_depth_of_k_tiles_is_seen_and_not_guessed_from_barriers() -> None:
     assert "bk-too-small" not in emulated(3.0, tiles=64)
     # as many barriers as a kernel with thin tiles has, and nothing else that tells
     assert "bk-too-small" not in emulated(None, tiles=0, barrier_inst=528 * 8 * 256, ldgsts_inst=3.1e6)
+
+
+def test_a_depth_that_is_guessed_on_a_gpu_is_said_to_be_and_never_sure() -> None:
+    made = record(
+        {"tensor_pipe_util": 0.5, "tensor_inst": 1.7e7, "barrier_inst": 528 * 8 * 256},
+        config={}, stalls={"long_scoreboard": 0.4, "barrier": 0.2},
+    )  # fmt: skip
+    (finding,) = [f for f in diagnose(made, H200) if f.recipe == "bk-too-small"]
+    assert finding.confidence == "medium"
+    assert any("guessed" in one.why and one.value == 16 for one in finding.evidence)
