@@ -61,13 +61,14 @@ def _judge(facts: Facts, elsewhere: float) -> Finding | None:
         return None
     slots = others / SCHEDULERS / facts.device.sms
     busy = max(facts.busy.get("tensor", 0.0), facts.busy.get("fma", 0.0), 1.0)
+    whole, pipe = facts.cycles if facts.measured else slots + busy, "tensor" if facts.uses_tensor_cores else "fma"
     cost = slots / (slots + busy + elsewhere)
     if facts.measured:
         most = 1 - facts.share("tensor") if facts.uses_tensor_cores else 0.95  # meanwhile other warps multiply
         cost = min(most, 0.95, slots / facts.cycles * SLOTS) * facts.cycles / (facts.cycles + elsewhere)
     evidence = (
         Evidence(metric="instructions an element of D", value=each, threshold=AN_ELEMENT, why="without the main loop"),
-        Evidence(metric="issue slots", value=slots, threshold=facts.cycles, why=PRICE if facts.measured else "cycles"),
+        Evidence(metric="cycles of issue", value=slots, threshold=whole, why=PRICE if facts.measured else "in all"),
         facts.evidence("alu_pipe_util"),
         facts.evidence("fma_pipe_util", why="beside the products of tensor cores"),
         facts.evidence("tensor_pipe_util"),
@@ -75,8 +76,8 @@ def _judge(facts: Facts, elsewhere: float) -> Finding | None:
     verdict = (
         f"the epilogue takes {each:.0f} instructions for each element of "
         f"D{facts.line('stall_samples', 'inst_executed')}, "
-        f"{100 * slots / facts.cycles:.0f} % of the issue slots, while the tensor cores are at work "
-        f"{100 * facts.share('tensor'):.0f} %"
+        f"{100 * slots / whole:.0f} % of the issue slots, while the {pipe} pipe is at work "
+        f"{100 * min(1.0, facts.busy.get(pipe, 0.0) / whole):.0f} %"
     )
     step = (
         "a cheaper form of the activation, or persistent blocks that copy meanwhile: dgw show cuda/persistent --source"

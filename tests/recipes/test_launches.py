@@ -94,7 +94,7 @@ def test_one_kernel_on_a_gpu_is_judged_by_its_own_cycles() -> None:
     measured = record(case, problem=PROBLEM, kernels={**counts, **cycles}, launches=2)
     named = found(measured)["epilogue-bound"]
     assert not untold(named)
-    slots = next(each for each in named.evidence if each.metric == "issue slots")
+    slots = next(each for each in named.evidence if each.metric == "cycles of issue")
     assert slots.threshold == 300_000
     assert named.cost == pytest.approx(min(0.95, 1 - 0.2, (slots.value or 0) / 300_000 * 1.5) * 0.75)
     untimed = found(record(case, problem=PROBLEM, kernels=counts, launches=2))["epilogue-bound"]
