@@ -98,7 +98,8 @@ def test_a_calibrated_rise_of_conflicts_fails_and_one_that_is_not_does_not(
     assert (before.code, changed_case(before).status) == (0, "unchanged")
     assert [(c.rule, c.worse) for c in changed_case(before).changed] == [("band", False)]
     ncu.head = {}
-    assert dgw("gate", "--kernels", "mine", *SHAPES, "--calibrate").code == 0
+    ended = dgw("gate", "--kernels", "mine", *SHAPES, "--calibrate")
+    assert ended.code == 0, ended.err
     ncu.head = {"conflict_ratio_ld": 0.25}
     after = gate("--json")
     assert (after.code, changed_case(after).status) == (1, "regressed")
@@ -111,7 +112,8 @@ def test_more_conflicts_in_a_kernel_that_is_faster_are_shown_and_fail_nothing(
 ) -> None:
     lab.slow["head"]["mine/changed"] = 0.9
     ncu.both = {"conflict_ratio_ld": 0.2}
-    assert dgw("gate", "--kernels", "mine", *SHAPES, "--calibrate").code == 0
+    ended = dgw("gate", "--kernels", "mine", *SHAPES, "--calibrate")
+    assert ended.code == 0, ended.err
     ncu.head = {"conflict_ratio_ld": 0.25}
     ended = gate("--json")
     assert (ended.code, changed_case(ended).status) == (0, "improved")
@@ -264,7 +266,8 @@ def test_self_tests_at_a_locked_clock_are_tallied_apart(
     dgw: Dgw, gate: Gate, one_gpu: Slot, lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clocks, "locked", lambda uuid, megahertz, warn: contextlib.nullcontext())
-    assert dgw("gate", "--kernels", "mine", *SHAPES, "--self-test", "1", "--lock-clocks", "1980").code == 0
+    ended = dgw("gate", "--kernels", "mine", *SHAPES, "--self-test", "1", "--lock-clocks", "1980")
+    assert ended.code == 0, ended.err
     tally = report_of(gate("--lock-clocks", "1980", "--json")).self_test
     assert tally is not None
     assert tally.runs == 1
