@@ -173,13 +173,13 @@ def _entry(key: str, found: Prepared, variant: Variant, folder: Path) -> Entry:
 
 
 def both(base: SideSetup, head: SideSetup, jobs: Mapping[str, SideJob], folder: Path) -> dict[str, dict[str, Entry]]:
-    """Ask both sides at the same time; raises what the first of them raised."""
+    """Ask both sides at the same time, and one that stands on both sides once; raises what the first of them raised."""
     from concurrent.futures import ThreadPoolExecutor
 
-    sides = (base, head)
+    sides = {side.name: side for side in (base, head)}
     with ThreadPoolExecutor(2) as pool:
-        asked = [pool.submit(ask, side, jobs[side.name], folder / side.name) for side in sides]
-        errors = [error for future in asked if isinstance(error := future.exception(), DgwError)]
+        asked = {name: pool.submit(ask, side, jobs[name], folder / name) for name, side in sides.items()}
+        errors = [error for future in asked.values() if isinstance(error := future.exception(), DgwError)]
         if errors:
             raise errors[0]
-        return {side.name: future.result() for side, future in zip(sides, asked, strict=True)}
+        return {name: future.result() for name, future in asked.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ import dgw.kernels
 from dgw.errors import ChildFault
 from dgw.model import Launch, Plan, Scalar, Source, gemm
 from dgw.toolchain.devices import device
+from dgw.workbench.gate import sides
 from dgw.workbench.gate.sides import Entry, SideJob, SideSetup, Wanted, ask
 from dgw.workbench.gate.verdict import Side
 from dgw.workbench.prepare import identity
@@ -85,3 +87,18 @@ def test_where_a_source_lies_and_how_it_is_defined_is_no_part_of_the_identity() 
 
 def test_foreign_code_has_no_identity() -> None:
     assert Entry(key="x").identity == ""
+
+
+def test_a_side_that_is_compared_with_itself_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def answer(side: SideSetup, job: SideJob, folder: Path) -> dict[str, Entry]:
+        asked.append((side.name, folder))
+        return {}
+
+    monkeypatch.setattr(sides, "ask", answer)
+    head, base = (SideSetup(name=name, about=Side(label=name), program=()) for name in ("head", "base"))
+    jobs: dict[str, Any] = {"head": None, "base": None}
+    assert sides.both(head, head, jobs, tmp_path) == {"head": {}}
+    assert asked == [("head", tmp_path / "head")]  # two at once would write and read the same files
+    assert set(sides.both(base, head, jobs, tmp_path)) == {"base", "head"}
