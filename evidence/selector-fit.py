@@ -1,9 +1,9 @@
 """The constants of the Hopper selector, searched anew so that its picks lose least among candidates that were timed.
 
 `python evidence/selector-fit.py [GENERATIONS]` reads tests/data/hopper-candidates.json.gz and the timings that part
-`regret` of docs/h200/hopper.json has, and prints constants and what each shape would lose. It needs no GPU, takes a
-quarter of an hour on one core, and changes nothing: what it finds is looked at, and typed into the selector with a
-rounding that loses nothing (tests/kernels/test_hopper.py).
+`regret` of docs/h200/hopper.json has, and prints constants and what each shape would lose. It needs no GPU and
+changes nothing: what it finds is looked at, and typed into the selector with a rounding that loses nothing
+(tests/kernels/test_hopper.py).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dgw.model import Evidence, Finding
 from dgw.recipes import uncoalesced
-from dgw.recipes.facts import L2_BYTES_PER_SM_PER_CLOCK, SECTOR, Facts
+from dgw.recipes.facts import L2_BYTES_PER_SM_PER_CLOCK, LINE_SECTORS, SECTOR, Facts
 from dgw.recipes.recipe import Recipe, found
 from dgw.recipes.tiling import element_bytes
 
@@ -34,7 +34,7 @@ def judge(facts: Facts) -> Finding | None:
     moved = uncoalesced.moved_for_the_place(facts) if excesses["cp.async"] else 0.0
     less = {
         "shared": excess / facts.device.sms,
-        "l1": moved / 4 / facts.device.sms,
+        "l1": moved / LINE_SECTORS / facts.device.sms,
         "l2": moved * SECTOR / L2_BYTES_PER_SM_PER_CLOCK / facts.device.sms,
     }
     cost = max(facts.relief(less), min(facts.share("shared"), waiting))

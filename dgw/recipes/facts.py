@@ -29,6 +29,8 @@ from dgw.recipes.overlap import norm, together
 from dgw.workbench.locked_clock import clock_of
 
 SECTOR = 32  # bytes
+LINE_SECTORS = 4
+"""Sectors of a line of 128 bytes, which L1 hands over in a cycle."""
 SCHEDULERS = 4
 FMA_LANES = 32
 L2_BYTES_PER_SM_PER_CLOCK = 64
@@ -163,7 +165,7 @@ class Facts:
             found["tensor"] = max(found["tensor"] or 0.0, self.mma_cycles)
         if self.sectors_loaded is not None:
             sectors = self.sectors_loaded + (self.sectors_stored or 0.0) + self.local_sectors
-            found["l1"] = max(sectors / 4, self.number("l1_tag_requests_global") or 0.0) / sms
+            found["l1"] = max(sectors / LINE_SECTORS, self.number("l1_tag_requests_global") or 0.0) / sms
         if (l2 := self.number("l2_sectors")) is not None:
             found["l2"] = l2 * SECTOR / L2_BYTES_PER_SM_PER_CLOCK / sms
         return {pipe: cycles for pipe, cycles in found.items() if cycles is not None}

@@ -7,8 +7,6 @@ import msgspec
 from dgw.model import Pointer, TensorMap, Workspace
 from dgw.recipes.facts import SCHEDULERS, Facts
 
-_VECTORS = ("bias",)
-
 
 def alone(facts: Facts, place: int) -> Facts:
     """What is known of the launch `place` of several (scope `kernel PLACE`), as if it were all there is; of the lines
@@ -43,7 +41,7 @@ def bytes_moved(facts: Facts, place: int) -> float | None:
     if loaded is None or stored is None or plan is None or place >= len(plan.launches):
         return None
     given = plan.launches[place].arguments
-    matrices = {one.operand for one in given if isinstance(one, Pointer | TensorMap)} - {*_VECTORS}
+    matrices = {one.operand for one in given if isinstance(one, Pointer | TensorMap)} - {"bias"}
     held = float(facts.problem.bytes_of(*(matrices & facts.problem.operands().keys())))
     held += sum(plan.workspaces.get(one.name, 0) for one in given if isinstance(one, Workspace))
     others = held - stored if held > stored else held  # what it reads and writes in place it holds once

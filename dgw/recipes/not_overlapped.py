@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dgw.model import Evidence, Finding
-from dgw.recipes import bk_too_small, spills, uncoalesced
+from dgw.recipes import bk_too_large, bk_too_small, spills, uncoalesced
 from dgw.recipes.facts import Facts
 from dgw.recipes.recipe import Recipe, found
 from dgw.recipes.tiling import LATENCY, held_back_by, loop
@@ -14,8 +14,6 @@ STEP = (
     "ask for a tile STAGES - 1 tiles before its use, and wait for the oldest only: dgw show cuda/double-buffered "
     "--source"
 )
-OWN = 0.7
-"""Share of the shared memory that k tiles must explain, lest it be something else that keeps blocks off."""
 MEMORY_BUSY = 0.60
 """Share of DRAM or L2 from which a longer way ahead does not help: the bytes themselves take the time."""
 
@@ -60,7 +58,7 @@ def _exposed(facts: Facts) -> Finding | None:
 def _kept_off(facts: Facts, tiles: int) -> float:
     """Blocks an SM would hold if it were not for shared memory that is not the k tiles': they would fill the latency,
     and what keeps them off has a name of its own. 0 where nothing of that kind does."""
-    if tiles >= OWN * (facts.number("shared_mem_per_block") or 0.0):
+    if tiles >= bk_too_large.OWN * (facts.number("shared_mem_per_block") or 0.0):
         return 0.0
     kept = held_back_by(facts, "shared memory")
     return kept[1] if kept is not None else 0.0

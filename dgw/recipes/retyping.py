@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from dgw.kernels.loader import FAMILY_ORDER
 from dgw.model import Case, Finding, Problem, Record, Step
 
 TIMED = ("time_cold", "time_hot", "sm_clock", "power", "throttle", "temperature")
 TIMELINE = ("kernel_time", "gap_time", "timeline_kernels", "launch_api_time")
-_OURS = r"(?:hopper|cuda|triton|baselines)/"
+_OURS = f"(?:{'|'.join((*FAMILY_ORDER, 'baselines'))})/"
 _RUNS_KERNELS = re.compile(
     rf"\bdgw (?:(?:profile|compare|sweep|heatmap|check|diagnose)(?= --?\w| [\w.-]+/|$)|show(?= (?!{_OURS})[\w.-]+/))"
     rf"(?! --variant {_OURS})(?![^;]* --kernels? )"

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dgw.model import Finding
 from dgw.recipes import retyping
-from dgw.recipes.facts import Facts
+from dgw.recipes.facts import LINE_SECTORS, Facts
 from dgw.recipes.recipe import Recipe, found
 
 MOVED = ("local_load_sectors", "local_store_sectors", "spill_sectors")
-SECTORS_A_CYCLE = 4
-"""Sectors that L1 hands over in a cycle."""
 
 UNKNOWN = "how often that happens is not known"
 
@@ -36,18 +34,18 @@ def judge(facts: Facts) -> Finding | None:
         f"register spills: {spilled:.0f} bytes a thread go to local memory and back with {registers:.0f} registers"
         f"{facts.line('local_load_sectors')}; {times}"
     )
-    step = "fewer sums a thread or a looser __launch_bounds__: " + f"{retyping.show(facts.case, '--configs')}"
+    step = f"fewer sums a thread or a looser __launch_bounds__: {retyping.show(facts.case, '--configs')}"
     return found(RECIPE.name, verdict, cost, evidence, step, sure=local is not None)
 
 
 def _cost(facts: Facts, local: float | None, overflow: float) -> float:
     """Share of the time that spilled values take. Where none was measured, L1 is taken to hand them over while nothing
-    multiplies: on an H200 `capped` and `capped-f32` (tests/data/bottlenecks.json.gz) lose a tenth of the time more.
+    multiplies: on an H200 `capped` and `capped-f32` (tests/data/bottlenecks.json.gz) lose more than that.
     Where it is not known how many are moved, the values that do not fit (`overflow` of those that do) say how many
     may."""
     if local is None:
         return min(0.9, overflow)
-    cycles = local / SECTORS_A_CYCLE / facts.device.sms
+    cycles = local / LINE_SECTORS / facts.device.sms
     if not facts.measured:
         own = {"l1": cycles if facts.local_sectors else 0.0}  # of what is counted as work of L1
         rest = max((busy - own.get(pipe, 0.0) for pipe, busy in facts.busy.items()), default=0.0)

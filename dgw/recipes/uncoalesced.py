@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dgw.model import Evidence, Finding
-from dgw.recipes.facts import L2_BYTES_PER_SM_PER_CLOCK, SECTOR, Facts
+from dgw.recipes.facts import L2_BYTES_PER_SM_PER_CLOCK, LINE_SECTORS, SECTOR, Facts
 from dgw.recipes.overlap import assumed
 from dgw.recipes.recipe import Recipe, found
 from dgw.recipes.tiling import element_bytes
@@ -15,8 +15,6 @@ LEAST_FACTOR = 1.5
 IDLE_BANKS = 0.3
 MOST_SECTORS = 16
 """Sectors that 32 lanes of 16 bytes side by side fill: the most that a request can need."""
-A_LINE = 4
-"""Sectors of a line of 128 bytes."""
 
 
 def judge(facts: Facts) -> Finding | None:
@@ -59,9 +57,10 @@ def price(facts: Facts, sides: Sides) -> float:
     sms, every = facts.device.sms, sum(total for total, _ in sides.values())
     excess = wasted_by_side(sides)
     wasted, needed = sum(excess.values()), every - sum(excess.values())
-    tags = facts.number("l1_tag_requests_global") or needed / A_LINE + wasted  # a sector alone is a line looked up
+    # a sector alone is a line looked up
+    tags = facts.number("l1_tag_requests_global") or needed / LINE_SECTORS + wasted
     less = {
-        "l1": max(wasted / A_LINE, tags - needed / A_LINE) / sms,
+        "l1": max(wasted / LINE_SECTORS, tags - needed / LINE_SECTORS) / sms,
         "l2": wasted * SECTOR / L2_BYTES_PER_SM_PER_CLOCK / sms,
         "shared": scattered_copies(facts) / sms if wasted_share(facts) else 0.0,
     }
@@ -112,7 +111,7 @@ def moved_for_the_place(facts: Facts) -> float:
         return max(0.0, sectors - addressed)
     if lines is None or not facts.number("ldgsts_inst"):
         return 0.0
-    return max(0.0, sectors - max(0.0, A_LINE * lines - (facts.sectors_stored or 0.0)))
+    return max(0.0, sectors - max(0.0, LINE_SECTORS * lines - (facts.sectors_stored or 0.0)))
 
 
 def _loads(sectors: float, facts: Facts) -> tuple[float, float]:

@@ -18,12 +18,21 @@ from dgw.commands import session
 from dgw.errors import Missing
 from dgw.model import Record
 from dgw.workbench import clocks, runner, slots
-from dgw.workbench.store import Store
 from dgw.workbench.sweep import race
 from tests.commands import test_diagnose_on_gpu
 from tests.commands.conftest import Dgw, Engine
 from tests.commands.test_on_gpu import SHAPE, Gpu, gpu
-from tests.commands.test_sweep import FOLDER, SMALL, Gpus, Sweep, _machine, gpus, records, sweep
+from tests.commands.test_sweep import (
+    FOLDER,
+    SMALL,
+    Gpus,
+    Sweep,
+    _machine,
+    gpus,
+    interrupt_at_the_third_record,
+    records,
+    sweep,
+)
 
 __all__ = ["gpu", "gpus", "sweep"]
 LOCK = ("--lock-clocks", "1500")
@@ -197,16 +206,7 @@ def test_a_sweep_locks_every_gpu_that_it_holds_and_all_its_figures_say_so(
 def test_ctrl_c_in_a_sweep_gives_every_clock_back_and_the_command_that_goes_on_locks_again(
     gpus: Gpus, sweep: Sweep, guardian: Guardian, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put, count = Store.put, 0
-
-    def interrupted(self: Store, run: str, record: Record) -> None:
-        nonlocal count
-        put(self, run, record)
-        count += 1
-        if count == 3:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Store, "put", interrupted)
+    interrupt_at_the_third_record(monkeypatch)
     ended = sweep("--gpus", "1", *SMALL, *LOCK)
     assert ended.code == 130
     assert "--lock-clocks 1500 --resume" in ended.err

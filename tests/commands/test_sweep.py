@@ -192,9 +192,8 @@ def test_only_the_gpus_that_are_named_are_used(gpus: Gpus, sweep: Sweep) -> None
     assert sweep(*SMALL, "--gpus", "7").error_is_two_lines()
 
 
-def test_ctrl_c_ends_with_a_summary_and_the_command_that_goes_on(
-    gpus: Gpus, sweep: Sweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def interrupt_at_the_third_record(monkeypatch: pytest.MonkeyPatch) -> Callable[[Store, str, Record], None]:
+    """Ctrl-C, once three records are kept; gives what keeps a record without it."""
     put, count = Store.put, 0
 
     def interrupted(self: Store, run: str, record: Record) -> None:
@@ -205,6 +204,13 @@ def test_ctrl_c_ends_with_a_summary_and_the_command_that_goes_on(
             raise KeyboardInterrupt
 
     monkeypatch.setattr(Store, "put", interrupted)
+    return put
+
+
+def test_ctrl_c_ends_with_a_summary_and_the_command_that_goes_on(
+    gpus: Gpus, sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = interrupt_at_the_third_record(monkeypatch)
     ended = sweep(*SMALL)
     assert ended.code == 130
     assert "error: interrupted: 7 of 12 cases are finished, 0 of them failed" in ended.err

@@ -203,3 +203,14 @@ def test_ticks_lie_inside_and_ascend(low: float, span: float) -> None:
 
 def test_a_picture_is_a_chart_of_its_own_kind() -> None:
     assert all(isinstance(found, Chart) and found.key == name for name in KINDS if (found := picture(name, blocks())))
+
+
+def test_occupancy_that_was_not_measured_is_not_called_achieved() -> None:
+    kept = tuple(one for one in rich().measurements if one.metric != "achieved_occupancy")
+    said = []
+    for record in (rich(), full_record(measurements=kept)):
+        chart = picture("occupancy", build([record]))
+        assert chart is not None
+        said.append(next(t.text for t in chart.drawing.shapes if isinstance(t, Text) and "on the right" in t.text))
+    assert "achieved" in said[0]
+    assert "achieved" not in said[1]

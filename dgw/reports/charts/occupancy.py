@@ -39,7 +39,9 @@ def build(block: Block) -> Chart | None:
     where = rows.frame(titles, texts, top, row_height=34)
     most = CUT * max(min(values.values()) for values in found)
     scale = linear([most], where.plot_left, where.plot_right - 24)
-    shapes: list[Shape] = [*legend, *rows.axis(where, scale, count, "blocks an SM; on the right: occupancy achieved")]
+    counted = achieved is not None and any(achieved.text(row.column) != UNKNOWN for row in shown)
+    said = "occupancy achieved, of what would be possible" if counted else "the occupancy that is possible"
+    shapes: list[Shape] = [*legend, *rows.axis(where, scale, count, f"blocks an SM; on the right: {said}")]
     for number, values in enumerate(found):
         least = min(values.values())
         for place, (_, name, role) in enumerate(LIMITS):
