@@ -28,6 +28,10 @@ class Check(Noun, frozen=True, kw_only=True):
 
     `where` says what was compared (all elements, or which tiles), `detail` names the first thing wrong in words. An
     error that is not a number is None.
+
+    `relative_error` (a ratio) is the relative Frobenius error ||d - ref|| / ||ref|| over the compared elements that are
+    finite, in the units of the dequantised D; of blocks compared one by one the largest. None where there is no limit
+    on it (bounds.relative_limit: data without mean zero, integers, a quantised D) or fewer than 256 such elements.
     """
 
     passed: bool
@@ -35,6 +39,7 @@ class Check(Noun, frozen=True, kw_only=True):
     worst: tuple[int, ...] = ()
     error: float | None = 0.0
     bound: float | None = 0.0
+    relative_error: float | None = None
     where: str = "all elements"
     detail: str = ""
     collector: str = "gpu"

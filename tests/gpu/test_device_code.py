@@ -126,6 +126,9 @@ def test_the_verdict_on_the_gpu_is_that_of_the_model(gpu: Gpu, arena_of, problem
         ]
         if problem.batch == 1:
             assert found.passed == blocks[0].passed, (found, blocks[0])
+            relative = blocks[0].relative_error
+            assert (found.relative_error is None) == (relative is None)
+            assert relative is None or found.relative_error == pytest.approx(relative, rel=1e-6, abs=1e-12)
             assert (found.error is None) == (blocks[0].error is None or blocks[0].error > 1e300)
             if found.error is not None and found.error > 0:
                 assert found.worst == blocks[0].worst

@@ -36,6 +36,17 @@ def without(problem: Problem, lost: slice) -> Array:
     return references.stored_output(problem, found.value, found.scale)
 
 
+def cut_sum(problem: Problem, step: int) -> F64:
+    """A B by a tensor core: `step` products are added exactly, then the running f32 sum is cut off towards zero."""
+    inputs = {name: dtypes.widen(values) for name, values in references.block_inputs(problem).items()}
+    total = np.zeros((problem.m, problem.n))
+    for k in range(0, problem.k, step):
+        exact = total + inputs["a"][:, k : k + step] @ inputs["b"][k : k + step]
+        near = exact.astype(np.float32)
+        total = np.where(np.abs(near) > np.abs(exact), np.nextafter(near, np.float32(0)), near).astype(np.float64)
+    return total
+
+
 def check(problem: Problem, got: Array, found: references.Reference, **options: Any) -> Check:
     return bounds.compare(problem, got, found, **options)
 
@@ -278,3 +289,67 @@ def test_few_elements_are_not_judged_by_the_relative_error() -> None:
     problem = gemm(1, 1, 1, "bf16")
     found = references.Reference(np.array([[1.0]]), np.array([[1.0]]), np.array([[1.0]]))
     assert check(problem, dtypes.store(np.array([[1 + 2.0**-8]]), "bf16"), found).passed
+
+
+@pytest.mark.parametrize("depth", [1024, 4096, 16384])
+@pytest.mark.parametrize(("dtype", "step"), [("f16", 16), ("bf16", 16), ("tf32", 8)])
+def test_sums_that_tensor_cores_cut_off_are_within_the_limit_and_near_what_it_is_made_for(
+    dtype: str, step: int, depth: int
+) -> None:
+    problem = gemm(16, 32, depth, dtype, out="f32")
+    found = references.block_reference(problem)
+    verdict = check(problem, cut_sum(problem, step).astype(np.float32), found)
+    assert verdict.passed, verdict.detail
+    assert verdict.relative_error is not None
+    assert 0.5 < verdict.relative_error / bounds.relative_limit(problem) < 0.9
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "tf32"])
+def test_what_is_lost_of_k_is_hundreds_of_times_above_what_cutting_off_may_lose(dtype: str) -> None:
+    problem = gemm(16, 32, 16384, dtype, out="f32")
+    found = references.block_reference(problem)
+    for lost in (16, 1):
+        verdict = check(problem, without(problem, slice(problem.k - lost, problem.k)), found)
+        assert not verdict.passed
+        assert verdict.relative_error == pytest.approx((lost / problem.k) ** 0.5, rel=0.5)
+        assert verdict.relative_error > 100 * bounds.relative_limit(problem)
+
+
+def test_only_tensor_cores_that_cut_off_f32_sums_get_a_limit_that_grows_with_k() -> None:
+    def limit(depth: int, dtype: str = "f16", out: str = "f32", **fields: Any) -> float:
+        return bounds.relative_limit(gemm(1, 1, depth, dtype, out=out, **fields))
+
+    walk = 1e-7 + 2e-6 * 4**0.5
+    assert limit(16384, "f32") == walk
+    assert limit(16384, "s8") == walk
+    assert limit(16384) == limit(16384, "bf16") == 1e-7 + 1024 * 2.0**-25
+    assert limit(16384, "tf32") == 1e-7 + 2048 * 2.0**-25
+    assert limit(256) == 1e-7 + 2e-6 * 0.25
+    assert limit(16384, out="f16") == 3e-4
+    assert limit(16384, "e4m3") == pytest.approx((walk**2 + 6e-4**2) ** 0.5)
+    half = limit(16384, accumulator="f16")
+    assert half == pytest.approx((walk**2 + (4e-6 * 2**13 + 2.0**-11) ** 2) ** 0.5)
+
+
+def test_the_relative_error_is_that_of_the_whole_block_and_absent_where_nothing_limits_it() -> None:
+    problem = gemm(32, 32, 64, out="f32")
+    found = references.block_reference(problem)
+    off = (found.value * (1 + 1e-7)).astype(np.float32)
+    plain, rounded = check(problem, off, found), np.linalg.norm(off - found.value) / np.linalg.norm(found.value)
+    assert plain.relative_error == pytest.approx(rounded, rel=1e-12)
+    twice = found.value.astype(np.float32)
+    twice[3, 4] *= 2
+    wrong = check(problem, twice, found)
+    assert not wrong.passed
+    assert wrong.relative_error == pytest.approx(abs(found.value[3, 4]) / np.linalg.norm(found.value))
+    assert bounds.worst_of([plain, wrong, plain]) == wrong
+    assert bounds.worst_of([plain, msgspec.structs.replace(wrong, passed=True, bound=1e9)]).relative_error == (
+        wrong.relative_error
+    )
+    for other in (gemm(32, 32, 64, data="uniform"), gemm(32, 32, 64, "s8", out="s32"), gemm(8, 8, 64)):
+        assert check(other, *ideal(other)).relative_error is None
+    text = msgspec.json.encode(plain)
+    assert msgspec.json.decode(text, type=Check) == plain
+    assert b"relative_error" in text
+    absent = msgspec.structs.replace(plain, relative_error=None)
+    assert b"relative_error" not in msgspec.json.encode(absent)

@@ -86,6 +86,8 @@ def test_the_verdict_of_the_device_code_is_that_of_the_model(name: str) -> None:
         found, model = judge(output), bounds.compare(problem, output, expected)
         assert (found.passed, model.passed) == (passes, passes), (found.detail, model.detail)
         assert found.worst == model.worst
+        assert (found.relative_error is None) == (model.relative_error is None)
+        assert found.relative_error is None or found.relative_error == pytest.approx(model.relative_error, rel=1e-9)
         if found.error is not None:
             assert found.error == pytest.approx(model.error, rel=1e-9)
             assert found.bound == pytest.approx(model.bound, rel=1e-9)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -128,7 +129,8 @@ def verdict(problem: Problem, parts: list[tuple[Chunk, Partials]]) -> Check:
     if problem.batch > 1:
         position = (worst_chunk.item + item, *position)
     total = problem.m * problem.n * problem.batch
-    detail = ""
+    error, size = math.sqrt(sums["error_squares"]), math.sqrt(sums["value_squares"])
+    relative, detail = bounds.frobenius(problem, bounds.relative_limit(problem), int(sums["finite"]), error, size)
     if sums["wrong"]:
         detail = (
             f"{int(sums['wrong'])} of {total} elements are wrong; "
@@ -136,30 +138,15 @@ def verdict(problem: Problem, parts: list[tuple[Chunk, Partials]]) -> Check:
         )
         if sums["unwritten"]:
             detail += f" ({int(sums['unwritten'])} hold NaN; D starts as NaN, so an element never written is NaN)"
-    else:
-        detail = frobenius(problem, int(sums["finite"]), float(sums["error_squares"]), float(sums["value_squares"]))
     return Check(
         passed=not detail, compared=total, worst=position, error=_number(worst["error"]),
-        bound=_number(worst["bound"]), detail=detail, collector="gpu",
+        bound=_number(worst["bound"]), relative_error=relative, detail=detail, collector="gpu",
     )  # fmt: skip
 
 
 def _number(value: float) -> float | None:
     """A finite figure, or None for what no number says."""
     return float(value) if math.isfinite(value) and abs(value) < sys.float_info.max else None
-
-
-def frobenius(problem: Problem, finite: int, error_squares: float, value_squares: float) -> str:
-    """What the limit on the relative Frobenius error says (bounds.relative_limit); empty when it holds."""
-    limit = bounds.relative_limit(problem)
-    if math.isinf(limit) or finite < 256:
-        return ""
-    floor = math.sqrt(finite) * max(0.5 * dtypes.smallest_step(problem.d.dtype), 2.0**-126)
-    error, size = math.sqrt(error_squares), math.sqrt(value_squares)
-    if error <= limit * size + floor:
-        return ""
-    relative = error / max(size, 1e-300)
-    return f"every element is within its bound, but the relative Frobenius error {relative:.3g} is above {limit:.3g}"
 
 
 class Checker:
@@ -191,10 +178,8 @@ class Checker:
             found = verdict(self.problem, [(chunk, self._compare(chunk, buffers)) for chunk in self._chunks])
         damage = self.damage(buffers)
         if damage:
-            found = Check(
-                passed=False, compared=found.compared, worst=found.worst, error=found.error, bound=found.bound,
-                where=found.where, detail="; ".join(filter(None, (damage, found.detail))), collector=found.collector,
-            )  # fmt: skip
+            said = "; ".join(filter(None, (damage, found.detail)))
+            found = msgspec.structs.replace(found, passed=False, detail=said)
         return found
 
     def damage(self, buffers: BufferSet) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import msgspec
+
 from dgw.model import Check, Problem
 from dgw.operands import bounds, dtypes, layouts, references
 from dgw.workbench.device.buffers import BufferSet, element_bytes
@@ -47,8 +49,4 @@ def host_check(gpu: Gpu, buffers: BufferSet, roundings: int = 0) -> Check:
         origin = (rows.start, cols.start) if problem.batch == 1 else (item, rows.start, cols.start)
         expected = references.block_reference(problem, rows, cols, item)
         found.append(bounds.compare(problem, got, expected, where, origin, "gpu", roundings=roundings))
-    worst = bounds.worst_of(found)
-    return Check(
-        passed=worst.passed, compared=sum(check.compared for check in found), worst=worst.worst, error=worst.error,
-        bound=worst.bound, where=where, detail=worst.detail, collector="gpu",
-    )  # fmt: skip
+    return msgspec.structs.replace(bounds.worst_of(found), compared=sum(check.compared for check in found))
