@@ -1,8 +1,11 @@
-"""The Hopper family is right: ragged and random problems, repeats bit for bit, memcheck, and no cliff off alignment."""
+"""The Hopper family is right: ragged and random problems, how far its sums are cut off, repeats bit for bit, memcheck,
+and no cliff off alignment."""
 
 from __future__ import annotations
 
 import random
+from collections import Counter
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -12,11 +15,12 @@ from topic import Topic, outcomes, sample, thin
 
 from dgw.kernels.loader import load
 from dgw.model import Record, gemm
+from dgw.operands import bounds
 from dgw.toolchain.build import build
 from dgw.toolchain.devices import device
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
-BATCHES, IN_BATCH, LARGEST = 40, 250, 1500
+BATCHES, IN_BATCH, LARGEST = 25, 400, 1500
 TILES = (
     "BM=128,BN=256,CLUSTER_M=1", "BM=128,BN=128,STAGES=6,CLUSTER_M=1,CLUSTER_N=2", "BM=64,BN=64,STAGES=8,CLUSTER_M=1",
     "BM=256,BN=128,CLUSTER_M=1", "BM=128,BN=80,CLUSTER_M=1",
@@ -26,6 +30,10 @@ EPILOGUES = (
     ("--beta", "0.5", "--alpha", "1.25"), ("--activation", "silu", "--out", "f32"),
     ("--bias", "--activation", "gelu", "--quantise", "row", "--out", "s8"),
 )  # fmt: skip
+PERSISTENT, MMA, CUBLAS = "hopper/persistent", "cuda/tensor-core", "evidence/cublas-f32"
+DECLARED = Path(__file__).with_name("cublas_f32.py")
+SQUARE, DEPTHS = 2048, (256, 1024, 4096, 16384)
+"""As many tiles of 128x256 as SMs, nearly: nobody gains by splitting k, which would cut off shorter sums."""
 REPEATED, REPEATS = (4096, 4000, 1024), 1000
 ALIGNED = ((1000, 1001), (2048, 2047), (4096, 4095))
 
@@ -50,13 +58,15 @@ def ragged(topic: Topic, dtype: str) -> dict[str, Any]:
     return {"sample": sample(run), "failed": failed}
 
 
-def chance(topic: Topic) -> dict[str, Any]:
-    """Random sizes, layouts, types, leading dimensions, tiles and epilogues, from a fixed seed."""
+def draws(folder: Path) -> Iterator[tuple[str, str, list[str]]]:
+    """Epilogue, tile and options of each batch: sizes, types, layouts and leading dimensions from a fixed seed.
+
+    Both lists are gone through in turn, and their lengths share no factor: no pair comes twice in 35 batches, so each
+    epilogue meets three or four tiles and each tile five epilogues.
+    """
     rng = random.Random(20)
-    records: list[Record] = []
-    run = None
     for batch in range(BATCHES):
-        file = Path(topic.folder) / f"random-{batch}.csv"
+        file = folder / f"random-{batch}.csv"
         rows = [
             ",".join(
                 (*(str(rng.randint(1, LARGEST)) for _ in range(3)), rng.choice(("f16", "bf16")), rng.choice(LAYOUTS))
@@ -65,14 +75,53 @@ def chance(topic: Topic) -> dict[str, Any]:
         ]
         file.write_text("m,n,k,dtype,layout\n" + "\n".join(rows) + "\n")
         widths = [part for name in ("--lda", "--ldb", "--ldd") for part in (name, str(LARGEST + rng.randint(0, 64)))]
-        run = topic.dgw(
-            "check", "--variant", "hopper/persistent", "--shapes", str(file), "--config", rng.choice(TILES), *widths,
-            *EPILOGUES[batch % len(EPILOGUES)], "--no-store", "--json",
-        ).run  # fmt: skip
+        tile, epilogue = TILES[batch % len(TILES)], EPILOGUES[batch % len(EPILOGUES)]
+        yield " ".join(epilogue), tile, ["--shapes", str(file), "--config", tile, *widths, *epilogue]
+
+
+def chance(topic: Topic) -> dict[str, Any]:
+    """Random sizes, layouts, types and leading dimensions, with every epilogue and several tiles for each."""
+    records: list[Record] = []
+    run, wrong = None, Counter[str]()
+    for epilogue, tile, options in draws(topic.folder):
+        run = topic.dgw("check", "--variant", PERSISTENT, *options, "--no-store", "--json").run
         records += run.records
+        wrong[f"{epilogue or 'no epilogue'}; {tile}"] += sum(r.outcome not in ("ok", "refused") for r in run.records)
     assert run is not None
     failed = passed(topic, "random problems of 1..1500, types, layouts, strides, tiles, epilogues", records, 10000)
-    return {"sample": sample(run), "failed": failed}
+    by_epilogue = Counter[str]()
+    for name, count in wrong.items():
+        by_epilogue[name.partition(";")[0]] += count
+    return {
+        "sample": sample(run), "failed": failed, "failed by epilogue": dict(by_epilogue),
+        "failed by epilogue and tile": dict(wrong),
+    }  # fmt: skip
+
+
+def truncation(topic: Topic) -> dict[str, Any]:
+    """How far the sums of the tensor cores are cut off, ours beside cuBLAS's: relative Frobenius errors of D in f32."""
+    run = topic.dgw(
+        "check", "--variant", f"{PERSISTENT},{MMA},{CUBLAS}", "--kernel", str(DECLARED), "--config", "SPLIT=1",
+        "--shape", ",".join(f"{SQUARE}x{SQUARE}x{depth}" for depth in DEPTHS), "--dtype", "f16,bf16",
+        "--layout", "nt", "--out", "f32", "--no-store", "--json",
+    ).run  # fmt: skip
+    known = {
+        (r.case.variant, r.case.problem.a.dtype, r.case.problem.k): r.check.relative_error if r.check else None
+        for r in run.records
+    }
+    for dtype in ("f16", "bf16"):
+        for depth in DEPTHS:
+            where = f"{dtype} nt {SQUARE}x{SQUARE}x{depth} into f32"
+            ours, mma, base = (known.get((name, dtype, depth)) for name in (PERSISTENT, MMA, CUBLAS))
+            topic.figure(f"{where}: relative error of cuBLAS", base, "ratio")
+            topic.show(
+                f"{where}: persistent's over cuBLAS's", ours / base if ours and base else None, "ratio", "<=", 1.05
+            )
+            topic.figure(f"{where}: cuda/tensor-core's over cuBLAS's", mma / base if mma and base else None, "ratio")
+            limit = bounds.relative_limit(gemm(SQUARE, SQUARE, depth, dtype, "nt", out="f32"))
+            largest = max(ours, mma, base) / limit if ours and mma and base else None
+            topic.show(f"{where}: the largest of the three over the limit", largest, "ratio", "<=", 1.0)
+    return {"run": thin(run)}
 
 
 def repeats(topic: Topic) -> dict[str, Any]:
@@ -84,7 +133,7 @@ def repeats(topic: Topic) -> dict[str, Any]:
     from dgw.workbench.device.inputs import Inputs
     from dgw.workbench.device.launch import Kernels, Workspaces, bind_plan
 
-    target, variant, problem = device("h200"), load()["hopper/persistent"], gemm(*REPEATED, layout="nt")
+    target, variant, problem = device("h200"), load()[PERSISTENT], gemm(*REPEATED, layout="nt")
     assert variant.plan is not None
     plan = variant.plan(problem, variant.config_for(problem, target), target)
     files = []
@@ -96,41 +145,43 @@ def repeats(topic: Topic) -> dict[str, Any]:
         code[name] = str(topic.folder / f"{name}.cubin")
         Path(code[name]).write_bytes(cubin)
     gpu = Gpu(Driver())
-    kernels = Kernels(gpu)
-    arena = Arena(gpu, kernels, Inputs(gpu, kernels, code["fill"]), code, problem)
-    buffers = arena.sets[0]
-    launch_all = bind_plan(
-        gpu, kernels, problem, plan, list(map(str, files)), buffers, Workspaces(gpu, plan.workspaces)
-    )
-    seen = set()
-    for _ in range(REPEATS):
-        buffers.poison("d")
-        launch_all()
-        gpu.synchronise()
-        seen.add(sha256(gpu.download(buffers.address("d"), problem.m * problem.n * 2).tobytes()).hexdigest())
+    try:
+        kernels = Kernels(gpu)
+        arena = Arena(gpu, kernels, Inputs(gpu, kernels, code["fill"]), code, problem)
+        buffers, scratch = arena.sets[0], Workspaces(gpu, plan.workspaces)
+        launch_all = bind_plan(gpu, kernels, problem, plan, list(map(str, files)), buffers, scratch)
+        seen = set()
+        for _ in range(REPEATS):
+            buffers.poison("d")
+            launch_all()
+            gpu.synchronise()
+            seen.add(sha256(gpu.download(buffers.address("d"), problem.m * problem.n * 2)).hexdigest())
+        verdict = arena.check()
+    finally:  # else this process would count as one that computes beside what is timed later
+        gpu.driver.call("cuDevicePrimaryCtxRelease", gpu.device)
     tiles = -(-problem.m // int(plan.tile[0])) * -(-problem.n // int(plan.tile[1])) if plan.tile else 0
     topic.show("persistent repeated: tiles of D over CTAs", tiles / plan.launches[-1].grid[0], "ratio", ">", 1.0)
     topic.show(f"persistent repeated {REPEATS} times: different results", len(seen), "", "==", 1)
+    topic.show("persistent repeated: the last result", verdict.detail or "right", "", "==", "right")
     return {"shape": problem.shape, "grid": plan.launches[-1].grid}
 
 
 def memcheck(topic: Topic) -> dict[str, Any]:
     """memcheck on every stage, on shapes with edges."""
-    done = topic.dgw(
+    run = topic.dgw(
         "check", "--family", "hopper", "--shape", "127x255x96,256x512x128", "--layout", "nt", "--sanitize", "memcheck",
         "--no-store", "--json",
-    )  # fmt: skip
-    run = done.run
-    clean = sum(record.outcome == "ok" and not record.defects for record in run.records)
+    ).run  # fmt: skip
+    clean = sum(record.outcome == "ok" and record.number("memcheck_errors") == 0 for record in run.records)
     topic.show("memcheck: cases of 4 stages without a finding", clean, "", "==", 8)
-    return {"run": thin(run)}
+    return {"run": thin(run, ("memcheck_errors",))}
 
 
 def cliff(topic: Topic) -> dict[str, Any]:
     """Sizes that the copy engine cannot step through against their aligned neighbours."""
     shapes = [f"{size}x{size}x{size}" for pair in ALIGNED for size in pair]
     run = topic.dgw(
-        "profile", "--variant", "hopper/persistent", "--against", "none", "--counters", "none", "--layout", "nt",
+        "profile", "--variant", PERSISTENT, "--against", "none", "--counters", "none", "--layout", "nt",
         "--shape", ",".join(shapes), "--json",
     ).run  # fmt: skip
     times = {record.case.problem.shape: record.number("time_cold") for record in run.records}
@@ -145,6 +196,7 @@ PARTS: dict[str, Part] = {
     "f16": lambda topic: ragged(topic, "f16"),
     "bf16": lambda topic: ragged(topic, "bf16"),
     "random": chance,
+    "truncation": truncation,
     "repeats": repeats,
     "memcheck": memcheck,
     "cliff": cliff,
