@@ -136,7 +136,7 @@ def test_sums_are_cut_off_no_more_than_by_cublas_and_an_unknown_error_never_hold
 def test_a_memcheck_without_a_verdict_is_not_clean(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     def ran(**fields: Any) -> Answer:
         found = Measurement(metric="memcheck_errors", unit="count", collector="sanitizer", **fields)
-        return lambda _: [full_record(measurements=(found,))] * 8
+        return lambda _: [full_record(measurements=(found,))] * 4 * len(script.EDGES)
 
     for answer, holds in ((ran(value=0), True), (ran(value=1), False), (ran(absent="it came to no end"), False)):
         _, rows = measured(script, monkeypatch, "memcheck", answer)

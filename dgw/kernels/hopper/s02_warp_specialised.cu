@@ -28,6 +28,7 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
         ring.grow();
         float sums[Ring::TILES_M][Ring::TILES_N][4];
         ring.multiply(sums, tiles_k);
+        ring.settle(sums);
 
         const Epilogue epilogue = {c, bias, residual, scale, d, m, n, ldc, ldd, ldr, alpha, beta, zero_point};
         const int warp = threadIdx.x / 32 % 4;

@@ -34,11 +34,13 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
         const Epilogue epilogue = {c, bias, residual, scale, d, m, n, ldc, ldd, ldr, alpha, beta, zero_point};
         const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         const Output output = {epilogue, map_d, shared_address(shared) + Ring::BYTES + warp * Output::BYTES};
+        const BiasOfLane<BN> addends(epilogue, n0, lane);
+        ring.settle(sums);
 #pragma unroll
         for (int i = 0; i < Ring::TILES_M; ++i) {
             const int row = m0 + ring.first_row() + i * 64 + int(warp % 4) * 16;
             if constexpr (STAGED)  // the copy engine reaches D, and it is not quantised
-                output.store(sums[i], row, n0, lane);
+                output.store(sums[i], addends, row, n0, lane);
             else
                 store_directly<BN>(epilogue, sums[i], row, n0, lane);
         }

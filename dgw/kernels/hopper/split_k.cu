@@ -51,6 +51,7 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
         ring.grow();
         float sums[Ring::TILES_M][Ring::TILES_N][4];
         ring.multiply(sums, end - begin);
+        ring.settle(sums);
         arrive_in_cluster();
         wait_for_cluster();  // all have read their tiles of operands, whose place the sums take
 #pragma unroll
@@ -70,6 +71,7 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
         const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         const Output output = {epilogue, map_d, shared_address(shared) + Ring::BYTES + warp * Output::BYTES};
         const int col = tile.n * BN + rank * PART_N * 8;
+        const BiasOfLane<PART_N * 8> addends(epilogue, col, lane);
 #pragma unroll
         for (int i = 0; i < Ring::TILES_M; ++i) {
             float part[PART_N][4] = {};
@@ -92,7 +94,7 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
                 }
             const int row = tile.m * BM + ring.first_row() + i * 64 + int(warp % 4) * 16;
             if constexpr (STAGED)
-                output.store(part, row, col, lane);
+                output.store(part, addends, row, col, lane);
             else
                 store_directly<PART_N * 8>(epilogue, part, row, col, lane);
         }

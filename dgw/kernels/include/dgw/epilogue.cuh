@@ -9,21 +9,22 @@ namespace dgw {
 enum Activation { NO_ACTIVATION, RELU, GELU, GELU_TANH, SILU };
 enum Quantisation { NO_SCALE, SCALE_PER_TENSOR, SCALE_PER_ROW };
 
-// x / (1 + e^-z), through powers of two.
-__device__ __forceinline__ float times_sigmoid(float x, float z) {
-    float power;
-    asm("ex2.approx.f32 %0, %1;" : "=f"(power) : "f"(z * -1.4426950408889634f));
-    return __fdividef(x, 1.0f + power);
+// x / (1 + 2^power). Small results of the approximations may be zero: beside 1 they are nothing.
+__device__ __forceinline__ float over_one_and_power(float x, float power) {
+    float raised, inverse;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(raised) : "f"(power));
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(1.0f + raised));
+    return x * inverse;
 }
 
 // gelu: x Phi(x). gelu-tanh: x/2 (1 + tanh(u)) = x sigmoid(2 u), u = sqrt(2/pi) (x + 0.044715 x^3). silu: x sigmoid(x).
-// NaN stays NaN.
+// sigmoid(z) = 1 / (1 + 2^(-z log2(e))), the factor taken into the constants. NaN stays NaN.
 template <Activation A>
 __device__ __forceinline__ float activate(float x) {
     if constexpr (A == RELU) return x < 0.0f ? 0.0f : x;
     if constexpr (A == GELU) return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f));
-    if constexpr (A == GELU_TANH) return times_sigmoid(x, x * fmaf(0.071354816273f * x, x, 1.5957691216f));
-    if constexpr (A == SILU) return times_sigmoid(x, x);
+    if constexpr (A == GELU_TANH) return over_one_and_power(x, x * fmaf(-0.102943239580f * x, x, -2.30220819814f));
+    if constexpr (A == SILU) return over_one_and_power(x, x * -1.4426950408889634f);
     return x;
 }
 

@@ -1,5 +1,5 @@
-// The way of finished sums to D through shared memory: each warp finishes a piece of 16 rows, writes it as the copy engine
-// wants it, and has it stored while it finishes the next.
+// The way of finished sums to D through shared memory: each warp rounds its sums, writes them in pieces of 16 rows as the
+// copy engine wants them, and has one stored while it writes the next.
 #pragma once
 
 #include "dgw/epilogue.cuh"
@@ -14,7 +14,46 @@ __device__ __forceinline__ void store_matrices(u32 address, u32 m0, u32 m1, u32 
                  : "memory");
 }
 
-// COLUMNS of D a warp finishes, in pieces of 16 rows by at most 128 bytes.
+// What a lane adds to the sums of its columns: of every eight, two neighbours. It is loaded while tiles are multiplied, so
+// that nobody waits for it; where C and a residual take the registers, when it is added.
+template <int COLUMNS>
+struct BiasOfLane {
+    static constexpr int SIZE = size_of(TYPE_BIAS);
+    static constexpr bool KEPT = !(USE_C && USE_RESIDUAL);
+    using Pair = u32[SIZE == 4 ? 2 : 1];
+
+    const Epilogue& epilogue;
+    int first;
+    Pair pairs[USE_BIAS && KEPT ? COLUMNS / 8 : 1];
+
+    __device__ __forceinline__ BiasOfLane(const Epilogue& epilogue, int col0, u32 lane)
+        : epilogue(epilogue), first(col0 + int(lane % 4) * 2) {
+        if constexpr (USE_BIAS && KEPT)
+#pragma unroll
+            for (int j = 0; j < COLUMNS / 8; ++j) load(pairs[j], j);
+    }
+
+    // Of the eight columns number `j`.
+    __device__ __forceinline__ void get(float (&addends)[2], int j) const {
+        Pair words;
+        if constexpr (KEPT)
+#pragma unroll
+            for (int i = 0; i < int(sizeof(Pair) / 4); ++i) words[i] = pairs[j][i];
+        else
+            load(words, j);
+#pragma unroll
+        for (int e = 0; e < 2; ++e) addends[e] = to_f32<TYPE_BIAS>(words[SIZE == 4 ? e : 0], SIZE == 4 ? 0 : e);
+    }
+
+private:
+    __device__ __forceinline__ void load(Pair& pair, int j) const {
+        const int col = first + j * 8;
+        load_row_part<TYPE_BIAS, 2 * SIZE, (VEC_BIAS < 2 ? 1 : 2) * SIZE>(pair, epilogue.bias + col * i64(SIZE),
+                                                                          epilogue.n - col);
+    }
+};
+
+// 16 rows by COLUMNS of D, which a warp finishes and stores in pieces of at most 128 bytes a row.
 template <int COLUMNS>
 struct StagedOutput {
     static constexpr int SIZE = size_of(TYPE_D);
@@ -23,60 +62,68 @@ struct StagedOutput {
     static constexpr int PIECES = COLUMNS / WIDTH;
     static constexpr u32 BYTES = 2 * 16 * 128;  // of shared memory for a warp: two pieces
 
+    // As it is stored, in a lane: of every eight columns two neighbours, of one row and of the row eight below.
+    using Piece = u32[WIDTH / 8][SIZE == 2 ? 2 : 4];
+
     const Epilogue& epilogue;
     const TensorMap& map;
     u32 pieces;
 
-    // `row0` and `col0`: where the sums begin in D.
-    __device__ __forceinline__ void store(const float (&sums)[COLUMNS / 8][4], int row0, int col0, u32 lane) const {
+    // One piece after the other. `row0` and `col0`: where the sums begin in D.
+    __device__ __forceinline__ void store(const float (&sums)[COLUMNS / 8][4], const BiasOfLane<COLUMNS>& bias, int row0,
+                                          int col0, u32 lane) const {
 #pragma unroll
-        for (int piece = 0; piece < PIECES; ++piece) {
-            const u32 target = pieces + piece % 2 * (BYTES / 2);
-            const int col = col0 + piece * WIDTH;
-            if (lane == 0) {  // what was in this place has left
-                if (piece == 0 && PIECES % 2 != 0)
-                    wait_for_sources<0>();
-                else
-                    wait_for_sources<1>();
-            }
-            __syncwarp();
+        for (int number = 0; number < PIECES; ++number) {
+            Piece piece;
+            finish(piece, number, sums, bias, row0, col0, lane);
+            store(piece, number, row0, col0, lane);
+        }
+    }
+
+    __device__ __forceinline__ void finish(Piece& piece, int number, const float (&sums)[COLUMNS / 8][4],
+                                           const BiasOfLane<COLUMNS>& bias, int row0, int col0, u32 lane) const {
 #pragma unroll
-            for (int pair = 0; pair < WIDTH / 16; ++pair) {
-                const int j = piece * (WIDTH / 8) + pair * 2;
-                const float(&left)[4] = sums[j];
-                const float(&right)[4] = sums[j + 1];
-                float values[8] = {left[0], left[1], left[2], left[3], right[0], right[1], right[2], right[3]};
-                finish(values, row0, col + pair * 16, lane);
-                write(target, pair, values, lane);
-            }
-            publish_to_engines();
-            __syncwarp();
-            if (lane == 0) {
-                if (row0 < epilogue.m && col < epilogue.n) store_box(map, row0, col, target);
-                commit_stores();  // also of none, so that the waits count pieces
+        for (int i = 0; i < WIDTH / 8; ++i) {
+            const int j = number * (WIDTH / 8) + i, col = col0 + j * 8 + int(lane % 4) * 2;
+            float addends[2] = {};
+            if constexpr (USE_BIAS) bias.get(addends, j);
+#pragma unroll
+            for (int lower = 0; lower < 2; ++lower) {
+                const i64 row = row0 + lower * 8 + int(lane / 4);
+                float pair[2] = {sums[j][lower * 2], sums[j][lower * 2 + 1]};
+                finish_pair(pair, addends, row, col, row < epilogue.m ? epilogue.n - col : 0);
+                if constexpr (SIZE == 2) {
+                    piece[i][lower] = pack_pair<TYPE_D>(pair[0], pair[1]);
+                } else {
+                    piece[i][lower * 2] = __float_as_uint(pair[0]);
+                    piece[i][lower * 2 + 1] = __float_as_uint(pair[1]);
+                }
             }
         }
     }
 
-private:
-    // The four pairs of neighbours of a lane: two rows eight apart, at columns `col` + lane % 4 * 2 and eight further.
-    __device__ __forceinline__ void finish(float (&values)[8], int row0, int col, u32 lane) const {
+    __device__ __forceinline__ void store(const Piece& piece, int number, int row0, int col0, u32 lane) const {
+        const u32 target = pieces + number % 2 * (BYTES / 2);
+        const int col = col0 + number * WIDTH;
+        if (lane == 0) {  // what was in this place has left
+            if (number == 0 && PIECES % 2 != 0)
+                wait_for_sources<0>();
+            else
+                wait_for_sources<1>();
+        }
+        __syncwarp();
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const int at = col + half * 8 + int(lane % 4) * 2;
-            const int available = epilogue.n - at;
-            float addends[2] = {};
-            if constexpr (USE_BIAS)
-                add_row<TYPE_BIAS, 2, (VEC_BIAS < 2 ? VEC_BIAS : 2)>(
-                    addends, epilogue.bias + at * i64(size_of(TYPE_BIAS)), available, 1.0f);
-#pragma unroll
-            for (int lower = 0; lower < 2; ++lower) {
-                const i64 row = row0 + lower * 8 + int(lane / 4);
-                float(&pair)[2] = reinterpret_cast<float(&)[2]>(values[half * 4 + lower * 2]);
-                finish_pair(pair, addends, row, at, row < epilogue.m ? available : 0);
-            }
+        for (int pair = 0; pair < WIDTH / 16; ++pair) write(target, pair, piece[pair * 2], piece[pair * 2 + 1], lane);
+        publish_to_engines();
+        __syncwarp();
+        if (lane == 0) {
+            if (row0 < epilogue.m && col < epilogue.n) store_box(map, row0, col, target);
+            commit_stores();  // also of none, so that the waits count pieces
         }
     }
+
+private:
+    using Eight = u32[SIZE == 2 ? 2 : 4];  // of columns, in a lane
 
     __device__ __forceinline__ void finish_pair(float (&pair)[2], const float (&addends)[2], i64 row, int col,
                                                 int available) const {
@@ -93,18 +140,15 @@ private:
     }
 
     // 16 columns of the piece, number `pair`. The 16-byte parts of a line lie permuted as the tensor map of D says.
-    static __device__ __forceinline__ void write(u32 target, int pair, const float (&values)[8], u32 lane) {
+    static __device__ __forceinline__ void write(u32 target, int pair, const Eight& left, const Eight& right, u32 lane) {
         if constexpr (SIZE == 2) {
             const u32 row = lane % 16, part = pair * 2 + lane / 16;
-            store_matrices(target + row * LINE + (part ^ twist(row)) * 16, pack_pair<TYPE_D>(values[0], values[1]),
-                           pack_pair<TYPE_D>(values[2], values[3]), pack_pair<TYPE_D>(values[4], values[5]),
-                           pack_pair<TYPE_D>(values[6], values[7]));
+            store_matrices(target + row * LINE + (part ^ twist(row)) * 16, left[0], left[1], right[0], right[1]);
         } else {
 #pragma unroll
             for (int e = 0; e < 4; ++e) {
                 const u32 row = e % 2 * 8 + lane / 4, byte = (pair * 16 + e / 2 * 8 + lane % 4 * 2) * SIZE;
-                const u32 words[2] = {__float_as_uint(values[2 * e]), __float_as_uint(values[2 * e + 1])};
-                store_shared<8>(target + row * LINE + (byte ^ twist(row) * 16), words);
+                store_shared<8>(target + row * LINE + (byte ^ twist(row) * 16), (e < 2 ? left : right) + e % 2 * 2);
             }
         }
     }
