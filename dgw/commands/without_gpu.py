@@ -44,14 +44,12 @@ class CpuEngine:
 
     def run(self, cases: Sequence[Case], keep: Callable[[Record], None], progress: Callable[..., None]) -> None:
         """Give every case to `keep` as a record, one after another."""
-        from dgw.toolchain.build import Recent
         from dgw.toolchain.cache import CompileCache
         from dgw.workbench.prepare import warm_cache
 
         cache = CompileCache(self.cache)
         progress(0, len(cases), "compiling")
-        warm_cache(((case, self.variants[case.variant]) for case in cases), self.device, cache)
-        recent = Recent(cache)
+        recent = warm_cache(((case, self.variants[case.variant]) for case in cases), self.device, cache)
         for done, case in enumerate(cases):
             progress(done, len(cases), f"{case.variant} {case.problem.shape}")
             keep(self._record(case, recent))

@@ -8,7 +8,7 @@ import os
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -158,12 +158,18 @@ def parse_log(log: str) -> dict[str, _Usage]:
     return found
 
 
-def build(source: Source, root: Path, includes: Sequence[Path], arch: str, cache: CompileCache | None = None) -> Build:
-    """Compile `root / source.path` for `arch`, or take it from `cache`.
+@dataclass(frozen=True)
+class _Asked:
+    """A program to build: its file and text, its recipe, and whether that names all that it is made of."""
 
-    Headers are searched in the source's folder, in `includes`, and in the folders of -I flags (relative ones start at
-    `root`). UsageError when there is no such file, CompileError when it does not compile, Missing without NVRTC.
-    """
+    path: Path
+    recipe: Recipe
+    folders: list[Path]
+    flags: list[str]
+    complete: bool
+
+
+def _asked(source: Source, root: Path, includes: Sequence[Path], arch: str) -> _Asked:
     path = root / source.path
     try:
         text = path.read_text(encoding="utf-8")
@@ -184,24 +190,41 @@ def build(source: Source, root: Path, includes: Sequence[Path], arch: str, cache
         arch=arch,
         compiler=identity() if triton else compiler_identity(),
     )
-    kept = cache if headers is not None else None
-    found = kept.get(recipe) if kept else None
+    return _Asked(path, recipe, folders, flags, complete=headers is not None)
+
+
+def build(source: Source, root: Path, includes: Sequence[Path], arch: str, cache: CompileCache | None = None) -> Build:
+    """Compile `root / source.path` for `arch`, or take it from `cache`.
+
+    Headers are searched in the source's folder, in `includes`, and in the folders of -I flags (relative ones start at
+    `root`). UsageError when there is no such file, CompileError when it does not compile, Missing without NVRTC.
+    """
+    asked = _asked(source, root, includes, arch)
+    found = _found(source, asked, cache)
     if found:
-        return _built(source, recipe, *found, cached=True)
+        return found
+    path, recipe, folders = asked.path, asked.recipe, asked.folders
     start = time.perf_counter()
     try:
-        if triton:
+        if source.language == "triton":
             compiled = compile_kernel(path, source, arch)
         else:
-            compiled = compile_program(text, str(path.absolute()), arch, source.defines, _existing(folders), flags)
+            compiled = compile_program(
+                recipe.text, str(path.absolute()), arch, source.defines, _existing(folders), asked.flags
+            )
     except CompileError as error:
         shown = [_without_folders(part, [root, *folders]) for part in (error.message, error.hint, error.log)]
         raise CompileError(shown[0], shown[1], log=shown[2]) from error
     seconds = time.perf_counter() - start
     compiled = replace(compiled, log=_without_folders(compiled.log, [root, *folders]))
-    if kept:
-        kept.put(recipe, compiled, seconds)
+    if cache and asked.complete:
+        cache.put(recipe, compiled, seconds)
     return _built(source, recipe, compiled, seconds, cached=False)
+
+
+def _found(source: Source, asked: _Asked, cache: CompileCache | None) -> Build | None:
+    found = cache.get(asked.recipe) if cache and asked.complete else None
+    return _built(source, asked.recipe, *found, cached=True) if found else None
 
 
 @dataclass(frozen=True)
@@ -215,18 +238,22 @@ class Request:
 
 
 class Recent:
-    """Builds of one run: while it lives no file is read again for what was built among the last `most`.
+    """Builds of one run: while it lives no file is read again for what is `known`, or was built among the last `most`.
 
     Thousands of cases share a few hundred programs, and to find one in `cache` its sources have to be read and hashed.
     """
 
-    def __init__(self, cache: CompileCache | None = None, most: int = 256) -> None:
-        self._cache, self._most = cache, most
+    def __init__(
+        self, cache: CompileCache | None = None, known: Mapping[Request, Build] | None = None, most: int = 256
+    ) -> None:
+        self._cache, self._known, self._most = cache, known or {}, most
         self._builds: OrderedDict[Request, Build] = OrderedDict()
 
     def build(self, source: Source, root: Path, includes: tuple[Path, ...], arch: str) -> Build:
         """As the function `build`, and raises what it raises."""
         request = Request(source, root, includes, arch)
+        if request in self._known:
+            return self._known[request]
         found = self._builds.pop(request, None) or build(source, root, includes, arch, self._cache)
         self._builds[request] = found
         if len(self._builds) > self._most:
@@ -255,10 +282,13 @@ def build_many(
     def one(request: Request) -> Build | DgwError:
         result: Build | DgwError
         source, root, includes, arch = request.source, request.root, request.includes, request.arch
-        if worth and source.language == "cuda":
-            pool.compile(compilers.Task(source, str(root), tuple(map(str, includes)), arch))
         try:
-            result = build(source, root, includes, arch, cache)
+            kept = None
+            if worth and source.language == "cuda":
+                kept = _found(source, _asked(source, root, includes, arch), cache)
+                if kept is None:  # a process is started only for what is to be compiled
+                    pool.compile(compilers.Task(source, str(root), tuple(map(str, includes)), arch))
+            result = kept or build(source, root, includes, arch, cache)
         except DgwError as error:
             result = error
         if on_done:

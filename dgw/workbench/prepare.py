@@ -146,11 +146,11 @@ def warm_cache(
     workers: int | None = None,
     plumbing: Sequence[str] = (),
     on_done: Callable[[], None] | None = None,
-) -> None:
+) -> Recent:
     """Compile the sources of many cases, and those of dgw's `plumbing` kernels, at the same time, into `cache`.
 
-    Whatever fails fails again in `prepare`. `on_done` is called after each distinct source, from the thread that
-    compiled it.
+    Gives what was built, for `prepare`. Whatever fails fails again there. `on_done` is called after each distinct
+    source, from the thread that compiled it.
     """
     requests: dict[Request, None] = {
         Request(Source(path=f"{name}.cu"), _DEVICE_FOLDER, (), device.arch): None for name in plumbing
@@ -163,8 +163,10 @@ def warm_cache(
                 requests[Request(launch.source, variant.root, variant.includes, device.arch)] = None
         except Exception:  # a declaration that raises gets its own record in prepare
             continue
-    if cache is not None and len(requests) > 1:
-        build_many(requests, cache, workers, (lambda *_: on_done()) if on_done else None)
+    if cache is None or len(requests) < 2:
+        return Recent(cache)
+    found = build_many(requests, cache, workers, (lambda *_: on_done()) if on_done else None)
+    return Recent(cache, {one: built for one, built in zip(requests, found, strict=True) if isinstance(built, Build)})
 
 
 def device_code(arch: str, cache: CompileCache | None) -> dict[str, bytes]:

@@ -15,7 +15,6 @@ import msgspec
 
 from dgw.errors import Missing
 from dgw.model import Artifact, Case, Device, Environment, Measurement, Record, Variant
-from dgw.toolchain.build import Recent
 from dgw.toolchain.cache import CompileCache
 from dgw.workbench import locked_clock, plausibility, prepare
 from dgw.workbench.children import End
@@ -167,8 +166,7 @@ class _Run:
         self.progress(0, len(self.jobs), "compiling")
         self.prepared = {key: found for key in cases if (found := self.session.prepared.get(key))}
         fresh = [(case, variants[case.variant]) for key, case in cases.items() if key not in self.prepared]
-        prepare.warm_cache(fresh, self.device, cache, plumbing=prepare.DEVICE_CODE)
-        recent = Recent(cache)
+        recent = prepare.warm_cache(fresh, self.device, cache, plumbing=prepare.DEVICE_CODE)
         for case, variant in fresh:
             found = prepare.prepare(case, variant, self.device, recent, self.session.instruction_mix)
             self.prepared[case.key] = found

@@ -219,6 +219,14 @@ def test_many_sources_are_compiled_into_the_cache_by_processes_and_a_failure_is_
     assert isinstance(failed, CompileError)
     assert "oops" in failed.message
 
+    def never(folder: Path) -> subprocess.Popen[bytes]:
+        raise AssertionError("a process was started for what is in the cache")
+
+    monkeypatch.setattr(compilers, "_start", never)
+    assert [built.cubin for built in build_many(requests[:2], CompileCache(tmp_path / "kept"), workers=2)] == [  # type: ignore[union-attr]
+        first.cubin, second.cubin,
+    ]  # fmt: skip
+
 
 def test_a_compiler_process_that_dies_leaves_the_work_to_the_one_who_asked(tmp_path: Path) -> None:
     from dgw.toolchain.compilers import Compilers, Task

@@ -140,10 +140,16 @@ class Store:
         with translated(self._url), self._reading() as connection:
             for start in range(0, len(wanted), 500):
                 part = table.c.resume_key.in_(wanted[start : start + 500])
-                query = select(table).where(part, table.c.outcome == "ok").order_by(table.c.id)
-                for record in _assembled(connection, query):
-                    if usable(record):
-                        found[record.resume_key] = record
+                known = select(table.c.resume_key, table.c.id).where(part, table.c.outcome == "ok")
+                ids: dict[str, list[int]] = {}
+                for key, number in connection.execute(known.order_by(table.c.id)):
+                    ids.setdefault(key, []).append(number)
+                while ids:  # what was measured often is read once, unless the newest is not usable
+                    newest = table.c.id.in_([numbers.pop() for numbers in ids.values()])
+                    for record in _assembled(connection, select(table).where(newest).order_by(table.c.id)):
+                        if usable(record):
+                            found[record.resume_key] = record
+                    ids = {key: numbers for key, numbers in ids.items() if numbers and key not in found}
         return found
 
     def of_shape(self, shape: str) -> list[tuple[RunHead, Record]]:

@@ -27,9 +27,9 @@ def prepare_all(
         progress(min(done, len(cases)), len(cases), "compiling")
 
     progress(0, len(cases), "compiling")
-    warm_cache(((case, variants[case.variant]) for case in cases), device, cache, on_done=compiled)
+    recent = warm_cache(((case, variants[case.variant]) for case in cases), device, cache, on_done=compiled)
     with ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0))) as pool:
-        found = pool.map(lambda case: prepare(case, variants[case.variant], device, cache), cases)
+        found = pool.map(lambda case: prepare(case, variants[case.variant], device, recent), cases)
         return {case.key: one for case, one in zip(cases, found, strict=True)}
 
 
