@@ -6,10 +6,12 @@ is told to this process at once, as an event, so that it is durable here before 
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +24,9 @@ from dgw.errors import DgwError, Missing
 from dgw.model import Device, Environment, Noun, Record
 
 if TYPE_CHECKING:
+    from dgw.workbench.prepare import Prepared
     from dgw.workbench.sweep.engine import Workforce
+    from dgw.workbench.sweep.lots import Lot
 
 RESOURCE = "GPU"
 PATIENCE_S = 20.0
@@ -50,9 +54,11 @@ class Seen(Noun, frozen=True, kw_only=True):
 def connect(address: str) -> Any:
     """A dask client. Raises Missing where there is no dask, no scheduler, or no worker with a GPU."""
     try:
+        import dask
         from distributed import Client
     except ImportError as error:
         raise Missing("dask is not installed", "pip install 'deepgemm-workbench[dask]'") from error
+    dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"})  # machine code goes with the lots
     where = address.replace("dask://", "tcp://", 1)
     try:
         client = Client(where, timeout=PATIENCE_S, set_as_default=False)
@@ -68,8 +74,14 @@ def connect(address: str) -> Any:
 
 def gpus_of(client: Any) -> int:
     """GPUs of all workers together, as they say themselves."""
-    workers = client.scheduler_info(n_workers=-1)["workers"].values()
-    return int(sum(worker.get("resources", {}).get(RESOURCE, 0) for worker in workers))
+    return int(sum(_workers(client).values()))
+
+
+def _workers(client: Any) -> dict[str, float]:
+    """How many GPUs each worker has that has one, by its address."""
+    workers = client.scheduler_info(n_workers=-1)["workers"].items()
+    found = {address: worker.get("resources", {}).get(RESOURCE, 0) for address, worker in workers}
+    return {address: count for address, count in found.items() if count}
 
 
 def executor_of(client: Any) -> Any:
@@ -78,13 +90,13 @@ def executor_of(client: Any) -> Any:
 
 
 def cluster_machine(ask: Ask) -> Machine:
-    """The GPU that the workers have, as one of them sees it. Raises Missing."""
+    """The GPU that the workers have, as the first of them that answers sees it. Raises Missing."""
     from dgw.commands.request import extra_paths
 
     extra = tuple(map(str, extra_paths(ask.kernels, ask.kernel)))
     client = connect(str(ask.engine))
     try:
-        seen = msgspec.json.decode(executor_of(client).submit(look, extra).result(), type=Seen)
+        seen = _looked(client, str(ask.engine), extra)
     finally:
         client.close()
     if seen.device is None:
@@ -92,24 +104,59 @@ def cluster_machine(ask: Ask) -> Machine:
     return Machine("gpu", seen.device, environment=seen.environment)
 
 
+def _looked(client: Any, address: str, extra: tuple[str, ...]) -> Seen:
+    """The first answer. All workers are asked, so that each has imported already what its first lot needs."""
+    from distributed import as_completed
+
+    asked = [
+        client.submit(
+            look, extra, workers=[worker], allow_other_workers=True, resources={RESOURCE: 1}, retries=0, pure=False
+        )
+        for worker in _workers(client)
+    ]  # fmt: skip
+    problem = "its workers are gone"
+    for future in as_completed(asked, loop=client.loop):
+        try:
+            return msgspec.json.decode(future.result(), type=Seen)
+        except Exception as error:  # whatever a worker raises that has no dgw, or died
+            problem = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+    raise Missing(f"no worker of {address} can say what GPU it has: {problem}", "the same dgw on every host")
+
+
 def look(extra: tuple[str, ...]) -> bytes:
-    """On a worker: what GPU there is, as JSON of Seen."""
+    """On a worker: what GPU there is, as JSON of Seen; a GPU is asked once, as on one machine."""
     from dgw.workbench import slots
-    from dgw.workbench.probing import probe
+    from dgw.workbench.probing import known
 
     first = (slots.visible() or [slots.Slot()])[0]
     try:
-        environment, device = probe(child_argv(_ask(extra)), environment=first.environment)
+        environment, device = known(child_argv(_ask(extra)), first, cache_folder())
     except DgwError as error:
         return msgspec.json.encode(Seen(problem=error.message))
+    finally:
+        threading.Thread(target=_make_ready, name="dgw-imports", daemon=True).start()
     return msgspec.json.encode(Seen(device=device, environment=environment))
 
 
+def _make_ready() -> None:
+    """On a worker: import what a lot needs, while whoever sends it still prepares it."""
+    from dgw.kernels.loader import load
+
+    importlib.import_module("dgw.workbench.sweep.parcel")
+    with contextlib.suppress(DgwError):
+        load()
+
+
 def cluster_force(
-    address: str, session: Session, keep: Callable[[Record], None], doing: Callable[[str], None]
+    address: str,
+    session: Session,
+    prepared: Mapping[str, Prepared],
+    keep: Callable[[Record], None],
+    doing: Callable[[str], None],
 ) -> Workforce:
     """The workers of a cluster, as many lots at once as they have GPUs."""
     from dgw.commands.request import extra_paths
+    from dgw.workbench.sweep import parcel
     from dgw.workbench.sweep.engine import Workforce
 
     client = connect(address)
@@ -137,26 +184,32 @@ def cluster_force(
         client.unsubscribe_topic(topic)
         client.close()
 
-    return Workforce(executor, functools.partial(do_lot, msgspec.json.encode(setup)), width, packed=True, finish=finish)
+    def pack(lot: Lot) -> bytes:
+        return parcel.pack(lot, prepared)
+
+    return Workforce(executor, functools.partial(do_lot, msgspec.json.encode(setup)), width, pack, finish)
 
 
-def do_lot(setup: bytes, lot: bytes) -> bytes:
-    """On a worker: do a lot on a GPU of its own; the records as JSON."""
+def do_lot(setup: bytes, data: bytes) -> bytes:
+    """On a worker: do a lot (sweep/parcel.py) on a GPU of its own; the records as JSON."""
     from dgw.kernels.loader import load
     from dgw.workbench import runner, slots
-    from dgw.workbench.sweep import lots
+    from dgw.workbench.sweep import lots, parcel
 
     told = msgspec.json.decode(setup, type=Setup)
+    variants = load(tuple(map(Path, told.extra)))  # anew: a worker outlives changes of the user's files
+    lot, prepared = parcel.unpack(data, variants)
     session = runner.Session(
-        variants=load(tuple(map(Path, told.extra))),  # anew: a worker outlives changes of the user's files
+        variants=variants,
         device=told.device,
         environment=told.environment,
         child_argv=child_argv(_ask(told.extra)),
         cache_dir=cache_folder(),
         deadline_s=told.deadline_s,
         gpu=lambda: slots.hold(slots.visible()),
+        prepared=prepared,
     )
-    found = lots.work(msgspec.json.decode(lot, type=lots.Lot), session, _teller(told.topic))
+    found = lots.work(lot, session, _teller(told.topic))
     return msgspec.json.encode(found)
 
 

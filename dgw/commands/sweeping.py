@@ -213,7 +213,7 @@ class _Sweeping:
         if self.wish.scheduler:
             from dgw.commands.sweep_cluster import cluster_force
 
-            return cluster_force(self.wish.scheduler, self.session, self._keep_told, self.view.doing)
+            return cluster_force(self.wish.scheduler, self.session, self.prepared, self._keep_told, self.view.doing)
         from dgw.commands.sweep_local import local_force
 
         return local_force(self.session, self.wish.gpus, self.prepared, self.keep, self.view.doing, self._artifacts())

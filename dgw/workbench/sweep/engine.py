@@ -37,15 +37,15 @@ class Inline(Executor):
 class Workforce:
     """Who does the lots: an executor, a function that it can run, and how many lots at once.
 
-    Where lots go to other processes (`packed`) the function takes a lot as JSON and gives the records as JSON: pickled
-    nouns would not leave out their defaults any more, and have other keys. `finish` gives the executor back; after an
-    interruption it is told to drop what has not begun.
+    Where lots go to other processes, `pack` makes bytes of one, which the function takes, and it gives the records as
+    JSON: pickled nouns would not leave out their defaults any more, and have other keys. `finish` gives the executor
+    back; after an interruption it is told to drop what has not begun.
     """
 
     executor: Executor
     work: Callable[[Any], Any]
     width: int = 1
-    packed: bool = False
+    pack: Callable[[Lot], bytes] | None = None
     finish: Callable[[bool], None] = lambda interrupted: None
 
 
@@ -151,13 +151,11 @@ class _Sweep:
         """All lots. What a lot that failed has left undone is tried once more where others went well."""
         faults: list[tuple[Lot, DgwError]] = []
         force = self.force
-        futures = {
-            force.executor.submit(force.work, msgspec.json.encode(lot) if force.packed else lot): lot for lot in lots
-        }  # fmt: skip
+        futures = {force.executor.submit(force.work, force.pack(lot) if force.pack else lot): lot for lot in lots}
         for future in as_completed(futures):
             try:
                 found = future.result()
-                if force.packed:
+                if force.pack:
                     found = msgspec.json.decode(found, type=list[Record])
             except Exception as error:
                 faults.append((futures[future], _fault(error)))
