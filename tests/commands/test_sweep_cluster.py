@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from distributed import LocalCluster
 
 from dgw.commands import sweep_cluster
-from dgw.workbench import slots
+from dgw.model import Case
+from dgw.workbench import prepare, slots
 from dgw.workbench.store import Store
-from dgw.workbench.sweep import race
+from dgw.workbench.sweep import parcel, race
 from tests.commands.conftest import Dgw
 from tests.commands.test_sweep import FOLDER, Gpus, gpus, records
 
@@ -39,6 +40,19 @@ def address(cluster: LocalCluster, gpus: Gpus, monkeypatch: pytest.MonkeyPatch) 
     connect = sweep_cluster.connect
     monkeypatch.setattr(sweep_cluster, "connect", lambda address: connect(address.replace("dask://test", inside)))
     return "dask://test"
+
+
+class Unpickled:
+    """A function that workers of this process call as it is."""
+
+    known: ClassVar[dict[int, Callable[..., Any]]] = {}
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.known[id(self)] = function
+        self.number = id(self)
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.known[self.number](*arguments)
 
 
 @pytest.fixture
@@ -87,6 +101,48 @@ def test_each_case_is_kept_as_soon_as_a_worker_tells_of_it(
     dgw(*SWEEP, "--space", "X=1..2", "--engine", address)
     assert set(heard) <= set(kept)
     assert len(set(kept)) == 20
+
+
+def test_nothing_is_prepared_on_the_workers_but_what_the_command_did_not_send(
+    dgw: Dgw, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared: list[str] = []
+
+    def noting(case: Case, *rest: Any) -> prepare.Prepared:
+        prepared.append(case.key)
+        return real(case, *rest)
+
+    real = prepare.prepare
+    monkeypatch.setattr(prepare, "prepare", noting)  # of a worker's lots: the command has the function itself
+    sweep = (*SWEEP, "--space", "X=1..2", "--engine", address, "--json")
+    assert dgw(*sweep).code == 0
+    assert not prepared
+    pack = parcel.pack
+    monkeypatch.setattr(parcel, "pack", lambda lot, known: pack(lot, dict(list(known.items())[5:])))
+    assert dgw(*sweep, "--fresh").code == 0
+    assert len(set(prepared)) == 5
+
+
+@pytest.mark.parametrize("broken", [1, 2])
+def test_a_worker_that_cannot_say_what_gpu_it_has_is_passed_over(
+    dgw: Dgw, address: str, monkeypatch: pytest.MonkeyPatch, broken: int
+) -> None:
+    asked, answer = itertools.count(), sweep_cluster.look
+    first_failed = threading.Event()
+
+    def look(extra: tuple[str, ...]) -> bytes:
+        if next(asked) < broken:
+            first_failed.set()
+            raise ModuleNotFoundError("No module named 'dgw'")
+        first_failed.wait(60)
+        return answer(extra)
+
+    monkeypatch.setattr(sweep_cluster, "look", Unpickled(look))
+    ended = dgw(*SWEEP, "--space", "X=1,Y=1", "--engine", address)
+    assert ended.code == (6 if broken == 2 else 0), ended.err
+    if broken == 2:
+        assert ended.error_is_two_lines(), ended.err
+        assert "No module named 'dgw'" in ended.err
 
 
 def test_only_sweeps_run_on_a_cluster(dgw: Dgw) -> None:

@@ -7,10 +7,12 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 from sqlalchemy import select
 
 from dgw.errors import StoreError
+from dgw.model import Environment, Record
 from dgw.workbench.store import open_store
 from dgw.workbench.store.engine import file_system, shown
 from dgw.workbench.store.schema import record
@@ -65,6 +67,22 @@ def test_only_finished_cases_are_offered_for_resuming(store_url: str) -> None:
     store.begin(a_run(records=(a_record(), a_record(m=65, outcome="crashed"))))
     found = store.finished(["resume-64-cuda/naive", "resume-65-cuda/naive", "unknown", ""])
     assert list(found) == ["resume-64-cuda/naive"]
+
+
+def test_the_newest_record_that_is_usable_is_offered_for_resuming(store_url: str) -> None:
+    store = open_store(store_url)
+    for name, driver in (("r1", "1"), ("r2", "2"), ("r3", "3")):
+        made = msgspec.structs.replace(a_record(), environment=Environment(driver=driver))
+        store.begin(a_run(name, (made,)))
+    key, seen = a_record().resume_key, list[str]()
+
+    def usable(record: Record) -> bool:
+        seen.append(record.environment.driver)
+        return record.environment.driver < "3"
+
+    assert store.finished([key], usable)[key].environment.driver == "2"
+    assert seen == ["3", "2"]
+    assert store.finished([key], lambda record: False) == {}
 
 
 def test_pruning_deletes_old_runs_and_files_that_nobody_names(store_url: str) -> None:
