@@ -32,11 +32,12 @@ KEPT = (
     "registers_per_thread", "shared_mem_per_block", "spill_store_bytes", "energy", "power", "sm_clock",
 )  # fmt: skip
 ABLATION = (
-    ("tile 128x256, 4 slots, the first warpgroup ahead by 2", ""),
+    ("tile 128x256, 4 slots", ""),
     ("2 slots", "STAGES=2"),
     ("3 slots", "STAGES=3"),
-    ("no registers moved", "SETMAXNREG=0"),
-    ("warpgroups not staggered", "LEAD=0"),
+    ("registers moved to the sums", "SETMAXNREG=1"),
+    ("the first warpgroup ahead by 2", "LEAD=2"),
+    ("both", "LEAD=2,SETMAXNREG=1"),
     ("clusters of 2 that share B", "CLUSTER_M=2"),
     ("clusters of 2 that share A", "CLUSTER_N=2"),
     ("tiles in rows", "GROUP_M=1"),
@@ -133,7 +134,7 @@ def epilogue(topic: Topic) -> dict[str, Any]:
 
 def ablation(topic: Topic) -> dict[str, Any]:
     """What each choice of the persistent kernel gives at 4096^3, with its counters."""
-    asked = [part for _, config in ABLATION for part in ("--config", config or "LEAD=2")]
+    asked = [part for _, config in ABLATION for part in ("--config", config or "LEAD=0")]
     run = topic.dgw(
         "profile", "--variant", PERSISTENT, "--against", "cublas", "--layout", "nt", "--shape", CUBE, "--counters",
         "tensor_pipe_util,l2_hit_rate,elapsed_cycles,dram_bytes", *asked, "--json", limit_s=240,
@@ -166,7 +167,8 @@ def regret(topic: Topic) -> dict[str, Any]:
     variant = load()[PERSISTENT]
     for shape in shapes:
         problem = gemm(*map(int, shape.split("x")), layout="nt")
-        space = [{**variant.defaults(), **config} for config in selector.candidates(problem, {}, device("h200"))]
+        target = device("h200")
+        space = [variant.config_for(problem, target, config) for config in selector.candidates(problem, {}, target)]
         asked = [part for config in space for part in ("--config", config_text(config))]
         run = topic.dgw("sweep", "--variant", PERSISTENT, "--shape", shape, "--layout", "nt", *asked, "--json").run
         times = {config_text(r.case.config): t for r in own(run) if (t := race.screened(r)) is not None}
@@ -174,7 +176,7 @@ def regret(topic: Topic) -> dict[str, Any]:
             [*(config[name] for name in SELECTED), times[config_text(config)]]
             for config in space if config_text(config) in times
         ]  # fmt: skip
-        mine = times.get(config_text(variant.config_for(problem, device("h200"))))
+        mine = times.get(config_text(variant.config_for(problem, target)))
         if mine is not None:
             found[shape] = mine / min(times.values())
     topic.show("selector against every candidate: shapes", len(found), "", "==", len(shapes))

@@ -14,11 +14,6 @@ using namespace dgw;
 constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
 using Output = StagedOutput<BN>;
 
-// Whether a finished tile is stored during the first multiplications of the next, so that these wait for its rounding only:
-// rounded sums take half the registers of the sums. C and a residual would take more.
-constexpr int SUMS = Ring::TILES_M * Ring::TILES_N * 4, BESIDE = 36;
-constexpr bool LATER = STAGED && !USE_C && !USE_RESIDUAL && Output::SIZE == 2 && SUMS + SUMS / 2 + BESIDE <= Ring::REGISTERS;
-
 extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
     persistent(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
                const __grid_constant__ TensorMap map_d, const char* c, char* d, const char* bias, const char* residual,
@@ -51,46 +46,26 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
         const Epilogue epilogue = {c, bias, residual, scale, d, m, n, ldc, ldd, ldr, alpha, beta, zero_point};
         const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         const Output output = {epilogue, map_d, shared_address(shared) + Ring::BYTES + warp * Output::BYTES};
-        // The first warpgroup begins LEAD tiles along k earlier than the others and stays ahead, so that the tensor cores
+        // With LEAD the first warpgroup begins so many tiles along k earlier than the others and stays ahead: the tensor cores
         // work for the others while it finishes a tile of D, and for it while they do.
         int lead = Ring::CONSUMERS > 1 ? min(LEAD, tiles_k) : 0;
         if (lead > 0) ring.follow();
-        float sums[Ring::TILES_M][Ring::TILES_N][4];
-        Output::Piece finished[Ring::TILES_M][Output::PIECES];
-        const auto row_of = [&](const TilePlace& tile, int i) {
-            return tile.m + ring.first_row() + i * 64 + int(warp % 4) * 16;
-        };
-        const auto store = [&](const TilePlace& tile) {
-#pragma unroll
-            for (int i = 0; i < Ring::TILES_M; ++i)
-#pragma unroll
-                for (int piece = 0; piece < Output::PIECES; ++piece)
-                    output.store(finished[i][piece], piece, row_of(tile, i), tile.n, lane);
-        };
-        TilePlace before = {-1, 0};  // the tile that is finished and not stored
         for (u32 index = blockIdx.x / CLUSTER; index < tiles; index += gridDim.x / CLUSTER) {
-            ring.multiply(sums, tiles_k, lead, [&] {
-                if (LATER && before.m >= 0) store(before);
-            });
+            float sums[Ring::TILES_M][Ring::TILES_N][4];
+            ring.multiply(sums, tiles_k, lead);
             lead = 0;
             const TilePlace tile = place(index);  // the divisions are done while the last tiles are multiplied
             const BiasOfLane<BN> addends(epilogue, tile.n, lane);
             ring.settle(sums);
 #pragma unroll
             for (int i = 0; i < Ring::TILES_M; ++i) {
-                const int row = row_of(tile, i);
-                if constexpr (LATER)
-#pragma unroll
-                    for (int piece = 0; piece < Output::PIECES; ++piece)
-                        output.finish(finished[i][piece], piece, sums[i], addends, row, tile.n, lane);
-                else if constexpr (STAGED)
+                const int row = tile.m + ring.first_row() + i * 64 + int(warp % 4) * 16;
+                if constexpr (STAGED)
                     output.store(sums[i], addends, row, tile.n, lane);
                 else
                     store_directly<BN>(epilogue, sums[i], row, tile.n, lane);
             }
-            before = tile;
         }
-        if (LATER && before.m >= 0) store(before);
         if (STAGED && lane == 0) wait_for_sources<0>();
     }
 }

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from dgw.kernels.hopper import selector, tile_launch, tiling
-from dgw.model import Claim, Config, Device, Plan, Problem, Variant
+from dgw.model import Claim, Config, Device, Epilogue, Plan, Problem, Variant
 
 
 def choose(problem: Problem, pinned: Config, device: Device) -> tuple[Config, tuple[str, ...]] | None:
-    """The config that the selector estimates to be the fastest, and why."""
+    """The config that the selector estimates to be the fastest, and why.
+
+    Plain sums are stored with the registers that a thread has; moving some to those that multiply costs a start.
+    """
     found = selector.choose(problem, pinned, device)
-    return (found.config, found.reasons) if found else None
+    if found is None:
+        return None
+    plain = problem.epilogue == Epilogue() and not {"c", "bias", "residual"} & problem.operands().keys()
+    reason = "registers stay where they are: plain sums are stored with few" if plain else "registers move to the sums"
+    return {**found.config, "SETMAXNREG": 0 if plain else 1}, (*found.reasons, reason)
 
 
 def plan(problem: Problem, config: Config, device: Device) -> Plan:

@@ -29,7 +29,7 @@ GROUP_M = Tunable(
     name="GROUP_M", default=16, values=(1, 2, 4, 8, 16, 32), meaning="rows of tiles that CTAs take together"
 )
 LEAD = Tunable(
-    name="LEAD", default=2, values=(0, 1, 2, 3), meaning="tiles along k by which the first warpgroup is ahead"
+    name="LEAD", default=0, values=(0, 1, 2, 3), meaning="tiles along k by which the first warpgroup is ahead"
 )
 SETMAXNREG = Tunable(
     name="SETMAXNREG",

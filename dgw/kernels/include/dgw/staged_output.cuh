@@ -1,5 +1,5 @@
-// The way of finished sums to D through shared memory: each warp rounds its sums, writes them in pieces of 16 rows as the
-// copy engine wants them, and has one stored while it writes the next.
+// The way of finished sums to D through shared memory: each warp finishes a piece of 16 rows, writes it as the copy engine
+// wants it, and has it stored while it finishes the next.
 #pragma once
 
 #include "dgw/epilogue.cuh"
@@ -53,7 +53,7 @@ private:
     }
 };
 
-// 16 rows by COLUMNS of D, which a warp finishes and stores in pieces of at most 128 bytes a row.
+// COLUMNS of D a warp finishes, in pieces of 16 rows by at most 128 bytes.
 template <int COLUMNS>
 struct StagedOutput {
     static constexpr int SIZE = size_of(TYPE_D);
@@ -62,68 +62,59 @@ struct StagedOutput {
     static constexpr int PIECES = COLUMNS / WIDTH;
     static constexpr u32 BYTES = 2 * 16 * 128;  // of shared memory for a warp: two pieces
 
-    // As it is stored, in a lane: of every eight columns two neighbours, of one row and of the row eight below.
-    using Piece = u32[WIDTH / 8][SIZE == 2 ? 2 : 4];
-
     const Epilogue& epilogue;
     const TensorMap& map;
     u32 pieces;
 
-    // One piece after the other. `row0` and `col0`: where the sums begin in D.
+    // `row0` and `col0`: where the sums begin in D.
     __device__ __forceinline__ void store(const float (&sums)[COLUMNS / 8][4], const BiasOfLane<COLUMNS>& bias, int row0,
                                           int col0, u32 lane) const {
 #pragma unroll
-        for (int number = 0; number < PIECES; ++number) {
-            Piece piece;
-            finish(piece, number, sums, bias, row0, col0, lane);
-            store(piece, number, row0, col0, lane);
-        }
-    }
-
-    __device__ __forceinline__ void finish(Piece& piece, int number, const float (&sums)[COLUMNS / 8][4],
-                                           const BiasOfLane<COLUMNS>& bias, int row0, int col0, u32 lane) const {
+        for (int piece = 0; piece < PIECES; ++piece) {
+            const u32 target = pieces + piece % 2 * (BYTES / 2);
+            const int col = col0 + piece * WIDTH;
+            if (lane == 0) {  // what was in this place has left
+                if (piece == 0 && PIECES % 2 != 0)
+                    wait_for_sources<0>();
+                else
+                    wait_for_sources<1>();
+            }
+            __syncwarp();
 #pragma unroll
-        for (int i = 0; i < WIDTH / 8; ++i) {
-            const int j = number * (WIDTH / 8) + i, col = col0 + j * 8 + int(lane % 4) * 2;
-            float addends[2] = {};
-            if constexpr (USE_BIAS) bias.get(addends, j);
+            for (int pair = 0; pair < WIDTH / 16; ++pair) {
+                const int j = piece * (WIDTH / 8) + pair * 2;
+                float values[8];
 #pragma unroll
-            for (int lower = 0; lower < 2; ++lower) {
-                const i64 row = row0 + lower * 8 + int(lane / 4);
-                float pair[2] = {sums[j][lower * 2], sums[j][lower * 2 + 1]};
-                finish_pair(pair, addends, row, col, row < epilogue.m ? epilogue.n - col : 0);
-                if constexpr (SIZE == 2) {
-                    piece[i][lower] = pack_pair<TYPE_D>(pair[0], pair[1]);
-                } else {
-                    piece[i][lower * 2] = __float_as_uint(pair[0]);
-                    piece[i][lower * 2 + 1] = __float_as_uint(pair[1]);
-                }
+                for (int e = 0; e < 8; ++e) values[e] = sums[j + e / 4][e % 4];
+                finish(values, bias, j, row0, col0, lane);
+                write(target, pair, values, lane);
+            }
+            publish_to_engines();
+            __syncwarp();
+            if (lane == 0) {
+                if (row0 < epilogue.m && col < epilogue.n) store_box(map, row0, col, target);
+                commit_stores();  // also of none, so that the waits count pieces
             }
         }
     }
 
-    __device__ __forceinline__ void store(const Piece& piece, int number, int row0, int col0, u32 lane) const {
-        const u32 target = pieces + number % 2 * (BYTES / 2);
-        const int col = col0 + number * WIDTH;
-        if (lane == 0) {  // what was in this place has left
-            if (number == 0 && PIECES % 2 != 0)
-                wait_for_sources<0>();
-            else
-                wait_for_sources<1>();
-        }
-        __syncwarp();
+private:
+    // The four pairs of neighbours of a lane in 16 columns, from eight number `j` on: two rows eight apart, twice.
+    __device__ __forceinline__ void finish(float (&values)[8], const BiasOfLane<COLUMNS>& bias, int j, int row0, int col0,
+                                           u32 lane) const {
 #pragma unroll
-        for (int pair = 0; pair < WIDTH / 16; ++pair) write(target, pair, piece[pair * 2], piece[pair * 2 + 1], lane);
-        publish_to_engines();
-        __syncwarp();
-        if (lane == 0) {
-            if (row0 < epilogue.m && col < epilogue.n) store_box(map, row0, col, target);
-            commit_stores();  // also of none, so that the waits count pieces
+        for (int half = 0; half < 2; ++half) {
+            const int col = col0 + (j + half) * 8 + int(lane % 4) * 2;
+            float addends[2] = {};
+            if constexpr (USE_BIAS) bias.get(addends, j + half);
+#pragma unroll
+            for (int lower = 0; lower < 2; ++lower) {
+                const i64 row = row0 + lower * 8 + int(lane / 4);
+                float(&pair)[2] = reinterpret_cast<float(&)[2]>(values[half * 4 + lower * 2]);
+                finish_pair(pair, addends, row, col, row < epilogue.m ? epilogue.n - col : 0);
+            }
         }
     }
-
-private:
-    using Eight = u32[SIZE == 2 ? 2 : 4];  // of columns, in a lane
 
     __device__ __forceinline__ void finish_pair(float (&pair)[2], const float (&addends)[2], i64 row, int col,
                                                 int available) const {
@@ -140,15 +131,18 @@ private:
     }
 
     // 16 columns of the piece, number `pair`. The 16-byte parts of a line lie permuted as the tensor map of D says.
-    static __device__ __forceinline__ void write(u32 target, int pair, const Eight& left, const Eight& right, u32 lane) {
+    static __device__ __forceinline__ void write(u32 target, int pair, const float (&values)[8], u32 lane) {
         if constexpr (SIZE == 2) {
             const u32 row = lane % 16, part = pair * 2 + lane / 16;
-            store_matrices(target + row * LINE + (part ^ twist(row)) * 16, left[0], left[1], right[0], right[1]);
+            store_matrices(target + row * LINE + (part ^ twist(row)) * 16, pack_pair<TYPE_D>(values[0], values[1]),
+                           pack_pair<TYPE_D>(values[2], values[3]), pack_pair<TYPE_D>(values[4], values[5]),
+                           pack_pair<TYPE_D>(values[6], values[7]));
         } else {
 #pragma unroll
             for (int e = 0; e < 4; ++e) {
                 const u32 row = e % 2 * 8 + lane / 4, byte = (pair * 16 + e / 2 * 8 + lane % 4 * 2) * SIZE;
-                store_shared<8>(target + row * LINE + (byte ^ twist(row) * 16), (e < 2 ? left : right) + e % 2 * 2);
+                const u32 words[2] = {__float_as_uint(values[2 * e]), __float_as_uint(values[2 * e + 1])};
+                store_shared<8>(target + row * LINE + (byte ^ twist(row) * 16), words);
             }
         }
     }

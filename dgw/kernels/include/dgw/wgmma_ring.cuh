@@ -50,14 +50,11 @@ struct Ring {
     static __device__ __forceinline__ int first_row() { return int(threadIdx.x / 128) * (TILES_M * 64); }
 
     // Registers move from the producer to the consumers, which hold the sums.
-    static constexpr bool MOVED = SETMAXNREG && CONSUMERS > 1;
-    static constexpr int REGISTERS = CONSUMERS == 1 ? 255 : CONSUMERS == 2 ? (MOVED ? 232 : 168) : (MOVED ? 160 : 128);
-
     static __device__ __forceinline__ void shrink() {
-        if constexpr (MOVED) give_registers<CONSUMERS == 2 ? 40 : 32>();
+        if constexpr (SETMAXNREG && CONSUMERS > 1) give_registers<CONSUMERS == 2 ? 24 : 32>();
     }
     static __device__ __forceinline__ void grow() {
-        if constexpr (MOVED) take_registers<REGISTERS>();
+        if constexpr (SETMAXNREG && CONSUMERS > 1) take_registers<CONSUMERS == 2 ? 240 : 160>();
     }
 
     // The issuer: waits until a slot is free everywhere and has the next tiles copied to it.
@@ -79,24 +76,23 @@ struct Ring {
     }
 
     // A consumer warpgroup: sums = A * B over `count` >= 1 tiles along k, which are there once they have settled. A slot is
-    // given back when the multiplication after it has been started, so that the tensor cores always have one to do. What
-    // there is to do `meanwhile` is done during the first. With `lead` the first warpgroup tells the others when it has
-    // begun that many (see follow).
-    template <class Work>
-    __device__ __forceinline__ void multiply(float (&sums)[TILES_M][TILES_N][4], int count, int lead, Work meanwhile) {
-        begun = begin(sums, false);
-        announce(lead == 1);
-        meanwhile();
-        for (int i = 1; i < count; ++i) {
-            const u32 slot = begin(sums, true);
+    // given back when the multiplication after it has been started, so that the tensor cores always have one to do.
+    // With `lead` the first warpgroup tells the others when it has begun that many (see follow).
+    __device__ __forceinline__ void multiply(float (&sums)[TILES_M][TILES_N][4], int count, int lead = 0) {
+        int i = 0;
+        do {
+            const u32 tile_a = tiles + position.slot * SLOT;
+            wait(full(position.slot), position.parity);
+            begin_multiplications();
+            multiply_tile<TYPE_A, TileA, TileB, K_MAJOR_A, K_MAJOR_B>(sums, tile_a, tile_a + TileA::BYTES,
+                                                                      u32(first_row()), i > 0);
+            commit_multiplications();
             wait_for_multiplications<1>();
-            release(begun);
-            begun = slot;
-            announce(lead == i + 1);
-        }
-    }
-    __device__ __forceinline__ void multiply(float (&sums)[TILES_M][TILES_N][4], int count) {
-        multiply(sums, count, 0, [] {});
+            if (i > 0) release(begun);
+            begun = position.slot;
+            position.advance();
+            if (i + 1 == lead && threadIdx.x < 128) announce();
+        } while (++i < count);
     }
 
     // Waits for the last of the multiplications.
@@ -114,20 +110,8 @@ struct Ring {
 private:
     u32 begun;  // slot of the tiles that are being multiplied
 
-    // Starts to multiply the next tiles; their slot.
-    __device__ __forceinline__ u32 begin(float (&sums)[TILES_M][TILES_N][4], bool accumulate) {
-        const u32 slot = position.slot, tile_a = tiles + slot * SLOT;
-        wait(full(slot), position.parity);
-        begin_multiplications();
-        multiply_tile<TYPE_A, TileA, TileB, K_MAJOR_A, K_MAJOR_B>(sums, tile_a, tile_a + TileA::BYTES, u32(first_row()),
-                                                                  accumulate);
-        commit_multiplications();
-        position.advance();
-        return slot;
-    }
-
-    static __device__ __forceinline__ void announce(bool now) {
-        if (now && threadIdx.x < 128) asm volatile("bar.arrive 2, %0;" ::"n"(CONSUMERS * 128) : "memory");
+    static __device__ __forceinline__ void announce() {
+        asm volatile("bar.arrive 2, %0;" ::"n"(CONSUMERS * 128) : "memory");
     }
 
     // One lane for each CTA that has part of this slot's tiles copied here tells it that the warp has read them.
