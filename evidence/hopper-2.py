@@ -23,7 +23,7 @@ LAYOUTS = ("nn", "nt", "tn", "tt")
 BATCHES, IN_BATCH, LARGEST = 25, 400, 1500
 TILES = (
     "BM=128,BN=256,CLUSTER_M=1", "BM=128,BN=128,STAGES=6,CLUSTER_M=1,CLUSTER_N=2", "BM=64,BN=64,STAGES=8,CLUSTER_M=1",
-    "BM=256,BN=128,CLUSTER_M=1", "BM=128,BN=80,CLUSTER_M=1",
+    "BM=256,BN=128,CLUSTER_M=1", "BM=128,BN=80,CLUSTER_M=1", "BM=128,BN=128,STAGES=6,CLUSTER_M=1,PINGPONG=1",
 )  # fmt: skip
 EPILOGUES = (
     (), ("--bias",), ("--bias", "--activation", "gelu-tanh"), ("--bias", "--activation", "relu", "--residual"),

@@ -36,8 +36,6 @@ ABLATION = (
     ("2 slots", "STAGES=2"),
     ("3 slots", "STAGES=3"),
     ("registers moved to the sums", "SETMAXNREG=1"),
-    ("the first warpgroup ahead by 2", "LEAD=2"),
-    ("both", "LEAD=2,SETMAXNREG=1"),
     ("clusters of 2 that share B", "CLUSTER_M=2"),
     ("clusters of 2 that share A", "CLUSTER_N=2"),
     ("tiles in rows", "GROUP_M=1"),
@@ -46,6 +44,8 @@ ABLATION = (
     ("tile 128x192", "BM=128,BN=192"),
     ("tile 128x128, 6 slots", "BM=128,BN=128,STAGES=6"),
     ("tile 64x256", "BM=64,BN=256"),
+    ("warpgroups in turn, tile 128x128, 6 slots", "BM=128,BN=128,STAGES=6,PINGPONG=1"),
+    ("warpgroups in turn, tile 64x256", "BM=64,BN=256,STAGES=4,PINGPONG=1"),
 )
 
 SELECTED = ("BM", "BN", "STAGES", "CLUSTER_M", "CLUSTER_N", "SPLIT", "GROUP_M")
@@ -134,7 +134,7 @@ def epilogue(topic: Topic) -> dict[str, Any]:
 
 def ablation(topic: Topic) -> dict[str, Any]:
     """What each choice of the persistent kernel gives at 4096^3, with its counters."""
-    asked = [part for _, config in ABLATION for part in ("--config", config or "LEAD=0")]
+    asked = [part for _, config in ABLATION for part in ("--config", config or "PINGPONG=0")]
     run = topic.dgw(
         "profile", "--variant", PERSISTENT, "--against", "cublas", "--layout", "nt", "--shape", CUBE, "--counters",
         "tensor_pipe_util,l2_hit_rate,elapsed_cycles,dram_bytes", *asked, "--json", limit_s=240,

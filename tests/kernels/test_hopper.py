@@ -26,7 +26,8 @@ LARGE = 4096
 TILES: tuple[Config, ...] = (
     {"BM": 64, "BN": 128}, {"BM": 256, "BN": 128}, {"BM": 192, "BN": 192, "STAGES": 3, "CLUSTER_M": 1}, {"BN": 80},
     {"CLUSTER_M": 2, "CLUSTER_N": 2}, {"SPLIT": 2, "CLUSTER_M": 1}, {"BM": 256, "BN": 128, "SPLIT": 4, "CLUSTER_M": 1},
-    {"SETMAXNREG": 0},
+    {"SETMAXNREG": 0}, {"SETMAXNREG": 1}, {"PINGPONG": 1, "BN": 128, "STAGES": 6},
+    {"PINGPONG": 1, "BM": 64, "BN": 256, "SETMAXNREG": 1},
 )  # fmt: skip
 
 
@@ -108,6 +109,8 @@ def test_clusters_of_four_leave_sms_without_work() -> None:
         ({"BM": 96}, "a warpgroup multiplies 64 rows"),
         ({"BN": 264}, "multiple of 16 from 16 to 256"),
         ({"BM": 256, "BN": 256}, "sums a thread"),
+        ({"PINGPONG": 1}, "sums a thread"),
+        ({"PINGPONG": 1, "BN": 64, "SPLIT": 2, "CLUSTER_M": 1}, "several tiles a CTA"),
         ({"STAGES": 1}, "leaves no tile to copy into"),
         ({"STAGES": 8}, "STAGES=4 fits"),
         ({"SPLIT": 2, "CLUSTER_M": 2}, "not both"),

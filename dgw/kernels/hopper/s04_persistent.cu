@@ -46,14 +46,14 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
         const Epilogue epilogue = {c, bias, residual, scale, d, m, n, ldc, ldd, ldr, alpha, beta, zero_point};
         const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         const Output output = {epilogue, map_d, shared_address(shared) + Ring::BYTES + warp * Output::BYTES};
-        // With LEAD the first warpgroup begins so many tiles along k earlier than the others and stays ahead: the tensor cores
-        // work for the others while it finishes a tile of D, and for it while they do.
-        int lead = Ring::CONSUMERS > 1 ? min(LEAD, tiles_k) : 0;
-        if (lead > 0) ring.follow();
-        for (u32 index = blockIdx.x / CLUSTER; index < tiles; index += gridDim.x / CLUSTER) {
+        // In turn, one warpgroup multiplies while the other finishes a tile of D.
+        const u32 turn = PINGPONG ? threadIdx.x / 128 : 0, step = gridDim.x / CLUSTER;
+        if (turn > 0) ring.skip(tiles_k);
+        for (u32 index = blockIdx.x / CLUSTER + turn * step; index < tiles; index += step * (PINGPONG ? 2 : 1)) {
             float sums[Ring::TILES_M][Ring::TILES_N][4];
-            ring.multiply(sums, tiles_k, lead);
-            lead = 0;
+            if (PINGPONG && index >= step) Ring::take_turn(turn);
+            ring.multiply(sums, tiles_k);
+            if (PINGPONG && index + step < tiles) Ring::pass_turn(turn);
             const TilePlace tile = place(index);  // the divisions are done while the last tiles are multiplied
             const BiasOfLane<BN> addends(epilogue, tile.n, lane);
             ring.settle(sums);
@@ -65,6 +65,7 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
                 else
                     store_directly<BN>(epilogue, sums[i], row, tile.n, lane);
             }
+            if constexpr (PINGPONG) ring.skip(tiles_k);
         }
         if (STAGED && lane == 0) wait_for_sources<0>();
     }

@@ -22,11 +22,10 @@ def choose(problem: Problem, pinned: Config, device: Device) -> tuple[Config, tu
 def plan(problem: Problem, config: Config, device: Device) -> Plan:
     """At most one CTA an SM in whole clusters, or with SPLIT a cluster for every tile."""
     tile = tiling.Tiling.of(problem, config, tiling.map_output(problem))
-    defined = ("GROUP_M", "LEAD")
     if tile.split > 1:
-        return tile_launch.plan(problem, config, "split_k.cu", map_d=True, defined=defined)
+        return tile_launch.plan(problem, config, "split_k.cu", map_d=True)
     clusters = min(tile.clusters(problem), selector.resident(device, tile.cluster) // tile.cluster)
-    return tile_launch.plan(problem, config, "s04_persistent.cu", map_d=True, clusters=clusters, defined=defined)
+    return tile_launch.plan(problem, config, "s04_persistent.cu", map_d=True, clusters=clusters)
 
 
 VARIANT = Variant(
@@ -44,7 +43,7 @@ VARIANT = Variant(
         tiling.CLUSTER_N,
         tiling.SPLIT,
         tiling.GROUP_M,
-        tiling.LEAD,
+        tiling.PINGPONG,
         tiling.SETMAXNREG,
     ),
     refuses=tiling.refuses_fused,

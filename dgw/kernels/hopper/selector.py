@@ -62,6 +62,7 @@ def _candidates(
 ) -> tuple[Config, ...]:
     """The configs that fit `limit` bytes of shared memory, each with as deep a ring as fits."""
     fixed = dict(pinned)
+    pingpong = bool(fixed.get("PINGPONG", 0))
 
     def values(tunable: Tunable, among: tuple[int, ...]) -> tuple[int, ...]:
         return (int(fixed[tunable.name]),) if tunable.name in fixed else among
@@ -77,7 +78,7 @@ def _candidates(
     for bm, bn, split, cluster_m, cluster_n in tiles:
         if cluster_m * cluster_n > 2 and not {"CLUSTER_M", "CLUSTER_N"} & fixed.keys():
             continue
-        tile = tiling.Tiling(bm, bn, 2, cluster_m, cluster_n, split, a_along_k, b_along_k, staged)
+        tile = tiling.Tiling(bm, bn, 2, cluster_m, cluster_n, split, a_along_k, b_along_k, staged, pingpong)
         deepest = (limit - tile.staging_bytes - tiling.BARRIER_BYTES) // (tile.slot_bytes + tiling.BARRIER_BYTES)
         tile = replace(tile, stages=int(fixed.get("STAGES", min(8, deepest))))
         if tile.refuses() is None and tile.shared_bytes <= limit:

@@ -28,8 +28,11 @@ STAGES = Tunable(
 GROUP_M = Tunable(
     name="GROUP_M", default=16, values=(1, 2, 4, 8, 16, 32), meaning="rows of tiles that CTAs take together"
 )
-LEAD = Tunable(
-    name="LEAD", default=0, values=(0, 1, 2, 3), meaning="tiles along k by which the first warpgroup is ahead"
+PINGPONG = Tunable(
+    name="PINGPONG",
+    default=0,
+    values=(0, 1),
+    meaning="whether two warpgroups compute tiles in turn instead of one together",
 )
 SETMAXNREG = Tunable(
     name="SETMAXNREG",
@@ -61,6 +64,7 @@ class Tiling:
     a_k_major: bool
     b_k_major: bool
     staged: bool
+    pingpong: bool = False
 
     @classmethod
     def of(cls, problem: Problem, config: Config, staged: bool) -> Tiling:
@@ -75,6 +79,7 @@ class Tiling:
             a_k_major=declaring.k_major(problem, "a"),
             b_k_major=declaring.k_major(problem, "b"),
             staged=staged,
+            pingpong=bool(integer({"PINGPONG": 0, **config}, "PINGPONG")),
         )
 
     @property
@@ -90,7 +95,12 @@ class Tiling:
     @property
     def consumers(self) -> int:
         """Warpgroups that multiply."""
-        return {64: 1, 192: 3}.get(self.bm, 2)
+        return 2 if self.pingpong else {64: 1, 192: 3}.get(self.bm, 2)
+
+    @property
+    def team(self) -> int:
+        """Warpgroups that share a tile of D."""
+        return 1 if self.pingpong else self.consumers
 
     @property
     def threads(self) -> int:
@@ -122,13 +132,15 @@ class Tiling:
             return f"BM={self.bm} must be 64, 128, 192 or 256: a warpgroup multiplies 64 rows"
         if self.bn % 16 or not 16 <= self.bn <= 256:
             return f"BN={self.bn} must be a multiple of 16 from 16 to 256, as wgmma takes them"
-        sums = self.bm // self.consumers * self.bn // 128
+        sums = self.bm // self.team * self.bn // 128
         if sums > MOST_SUMS:
             return f"{self.bm}x{self.bn} needs {sums} sums a thread; {MOST_SUMS} fit"
         if self.consumers == 3 and sums > 96:
             return f"{self.bm}x{self.bn} needs {sums} sums a thread; beside three warpgroups 96 fit"
         if self.stages < 2:
             return f"STAGES={self.stages} leaves no tile to copy into; at least 2 are needed"
+        if self.pingpong and self.split > 1:
+            return f"PINGPONG=1 needs several tiles a CTA, but with SPLIT={self.split} it has a part of one"
         return self._refuses_split() or self._refuses_cluster()
 
     def _refuses_split(self) -> str | None:
@@ -234,6 +246,7 @@ def defines(problem: Problem, config: Config, staged: bool) -> Config:
     tiling = Tiling.of(problem, config, staged)
     found: Config = {"BM": tiling.bm, "BN": tiling.bn, "STAGES": tiling.stages}
     found["SETMAXNREG"] = integer({"SETMAXNREG": 1, **config}, "SETMAXNREG")
+    found["PINGPONG"] = integer({"PINGPONG": 0, **config}, "PINGPONG")
     found |= {"SPLIT": tiling.split} if tiling.split > 1 else {}
     found |= {"CLUSTER_M": tiling.cluster_m, "CLUSTER_N": tiling.cluster_n, "STAGING_BYTES": tiling.staging_bytes}
     found |= declaring.operand_defines(problem) | tensor.epilogue_defines(problem)

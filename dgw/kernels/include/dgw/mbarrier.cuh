@@ -55,6 +55,12 @@ struct RingPosition {
         slot = wraps ? 0 : slot;
         parity ^= u32(wraps);
     }
+
+    __device__ __forceinline__ void skip(u32 count) {
+        const u32 moved = slot + count;
+        slot = moved % SLOTS;
+        parity ^= moved / SLOTS % 2;
+    }
 };
 
 // Named barrier `name` (1 to 15) of `threads` threads of the CTA.

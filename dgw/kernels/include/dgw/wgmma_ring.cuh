@@ -5,13 +5,15 @@
 
 namespace dgw {
 
-// The first CONSUMERS warpgroups compute 64 or 128 rows of the BM x BN tile each; one more holds the warp that copies.
-// `full` barriers count the bytes of a tile of A and one of B; `empty` barriers count the warps that have read them, of all
-// CTAs of the cluster that get a part of their tiles from here.
+// The first CONSUMERS warpgroups multiply; one more holds the warp that copies. TEAM of them share a BM x BN tile of D, 64
+// or 128 rows each; with PINGPONG two compute whole tiles in turn. `full` barriers count the bytes of a tile of A and one of
+// B; `empty` barriers count the warps that have read them, of all CTAs of the cluster that get a part of their tiles from
+// here.
 struct Ring {
-    static constexpr int CONSUMERS = BM == 64 ? 1 : BM == 192 ? 3 : 2;
+    static constexpr int CONSUMERS = PINGPONG ? 2 : BM == 64 ? 1 : BM == 192 ? 3 : 2;
+    static constexpr int TEAM = PINGPONG ? 1 : CONSUMERS;
     static constexpr int THREADS = 128 * (CONSUMERS + 1);
-    static constexpr int TILES_M = BM / 64 / CONSUMERS;
+    static constexpr int TILES_M = BM / 64 / TEAM;
     static constexpr int TILES_N = BN / 8;
     using TileA = WgmmaTile<K_MAJOR_A, BM, CLUSTER_N>;
     using TileB = WgmmaTile<K_MAJOR_B, BN, CLUSTER_M>;
@@ -34,7 +36,7 @@ struct Ring {
             prefetch(map_b);
             for (u32 slot = 0; slot < STAGES; ++slot) {
                 barrier_init(full(slot), 1);
-                barrier_init(empty(slot), READERS * CONSUMERS * 4);
+                barrier_init(empty(slot), READERS * TEAM * 4);
             }
             publish_barriers();
         }
@@ -47,7 +49,7 @@ struct Ring {
 
     static __device__ __forceinline__ bool is_producer() { return threadIdx.x >= CONSUMERS * 128; }
     static __device__ __forceinline__ bool is_issuer() { return threadIdx.x / 32 == CONSUMERS * 4 && elected(); }
-    static __device__ __forceinline__ int first_row() { return int(threadIdx.x / 128) * (TILES_M * 64); }
+    static __device__ __forceinline__ int first_row() { return PINGPONG ? 0 : int(threadIdx.x / 128) * (TILES_M * 64); }
 
     // Registers move from the producer to the consumers, which hold the sums.
     static __device__ __forceinline__ void shrink() {
@@ -77,8 +79,7 @@ struct Ring {
 
     // A consumer warpgroup: sums = A * B over `count` >= 1 tiles along k, which are there once they have settled. A slot is
     // given back when the multiplication after it has been started, so that the tensor cores always have one to do.
-    // With `lead` the first warpgroup tells the others when it has begun that many (see follow).
-    __device__ __forceinline__ void multiply(float (&sums)[TILES_M][TILES_N][4], int count, int lead = 0) {
+    __device__ __forceinline__ void multiply(float (&sums)[TILES_M][TILES_N][4], int count) {
         int i = 0;
         do {
             const u32 tile_a = tiles + position.slot * SLOT;
@@ -91,7 +92,6 @@ struct Ring {
             if (i > 0) release(begun);
             begun = position.slot;
             position.advance();
-            if (i + 1 == lead && threadIdx.x < 128) announce();
         } while (++i < count);
     }
 
@@ -102,17 +102,20 @@ struct Ring {
         hold_back(sums);
     }
 
-    // Before its first tile: waits until the first warpgroup is that far.
-    static __device__ __forceinline__ void follow() {
-        if (threadIdx.x >= 128) meet(2, CONSUMERS * 128);
+    // Leaves `count` tiles along k to another warpgroup.
+    __device__ __forceinline__ void skip(u32 count) { position.skip(count); }
+
+    // With PINGPONG, warpgroup `turn`: waits until the other has begun all it multiplies of the tile before. Earlier it must
+    // not look at the ring, whose barriers tell only even rounds from odd ones.
+    static __device__ __forceinline__ void take_turn(u32 turn) { meet(2 + turn, 256); }
+
+    // Warpgroup `turn` has begun all it multiplies of its tile.
+    static __device__ __forceinline__ void pass_turn(u32 turn) {
+        asm volatile("bar.arrive %0, 256;" ::"r"(3 - turn) : "memory");
     }
 
 private:
     u32 begun;  // slot of the tiles that are being multiplied
-
-    static __device__ __forceinline__ void announce() {
-        asm volatile("bar.arrive 2, %0;" ::"n"(CONSUMERS * 128) : "memory");
-    }
 
     // One lane for each CTA that has part of this slot's tiles copied here tells it that the warp has read them.
     __device__ __forceinline__ void release(u32 slot) const {
