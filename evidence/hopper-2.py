@@ -62,8 +62,8 @@ def ragged(topic: Topic, dtype: str) -> dict[str, Any]:
 def draws(folder: Path) -> Iterator[tuple[str, str, list[str]]]:
     """Epilogue, tile and options of each batch: sizes, types, layouts and leading dimensions from a fixed seed.
 
-    Both lists are gone through in turn, and their lengths share no factor: no pair comes twice in 35 batches, so each
-    epilogue meets three or four tiles and each tile five epilogues.
+    Both lists are gone through in turn, and their lengths share no factor: no pair comes twice in 42 batches, so each
+    epilogue meets three or four tiles and each tile four or five epilogues.
     """
     rng = random.Random(20)
     for batch in range(BATCHES):

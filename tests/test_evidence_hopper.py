@@ -82,7 +82,7 @@ def test_ten_thousand_problems_meet_every_epilogue_with_several_tiles_and_no_pai
     assert len(drawn) == 10000
     assert len(tiles) == len(script.EPILOGUES)
     assert {len(found) for found in tiles.values()} == {3, 4}
-    assert {len(found) for found in epilogues.values()} == {5}
+    assert {len(found) for found in epilogues.values()} == {4, 5}
     assert all(len(set(found)) == len(found) for found in (*tiles.values(), *epilogues.values()))
     assert len({(one.shape, one.dtype, one.layout) for one in drawn}) == 10000
 
