@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
-from dgw.kernels import declaring
 from dgw.kernels.declaring import ceil_div
 from dgw.kernels.hopper import tiling
 from dgw.model import Argument, Launch, Pointer, Problem, Scalar, Source, TensorMap, Workspace
 
-THREADS = 256
-ELEMENTS = 8  # that a thread moves at once
+THREADS = 128
+LINES = 4  # of which a thread copies 16 bytes at once
 LINE = 64  # elements that the copy's lines are a multiple of: 128 bytes, as L2 has them
-BLOCKS = 132 * 8
+LANES = 8  # that copy 128 bytes of a line
+BLOCKS = 132 * 1024 // THREADS  # of an operand: what an H200 runs at once; they stride over larger ones
 
 
 def stored_shape(problem: Problem, name: str) -> tuple[int, int]:
@@ -48,26 +48,21 @@ def copying(problem: Problem) -> tuple[Launch, ...]:
     names = copied(problem)
     if not names:
         return ()
-    lines = {name: stored_shape(problem, name) if name in names else (0, 0) for name in ("a", "b")}
-    most = max(rows * ceil_div(width, LINE) * (LINE // ELEMENTS) for rows, width in lines.values())
-    pointers: list[Argument] = [Pointer(operand="a"), Pointer(operand="b")]
-    for name in ("a", "b"):
-        pointers.append(Workspace(name=f"aligned {name}") if name in names else Pointer(operand=name))
-    sizes = [Scalar(name=f"size {i}", value=size) for i, size in enumerate([*lines["a"], *lines["b"]])]
-    steps = [Scalar(name="lda", dtype="i64"), Scalar(name="ldb", dtype="i64")]
-    steps += [Scalar(name=f"to ld{name}", dtype="i64", value=copy_ld(problem, name)) for name in ("a", "b")]
-    source = Source(
-        path="aligned_copy.cu",
-        defines=tuple((f"VEC_{name.upper()}", declaring.vector_elements(problem, name)) for name in ("a", "b")),
-    )
-    blocks = min(BLOCKS, ceil_div(most, THREADS))
-    arguments = (*pointers, *sizes, *steps)
+    pair = (names[0], names[-1])  # twice the same where one is copied: there are no blocks of y 1 then
+    shapes = [stored_shape(problem, name) for name in pair]
+    arguments: list[Argument] = [Pointer(operand=name) for name in pair]
+    arguments += [Workspace(name=f"aligned {name}") for name in pair]
+    arguments += [Scalar(name=f"lines {i}", value=lines) for i, (lines, _) in enumerate(shapes)]
+    arguments += [Scalar(name=f"width {i}", value=width) for i, (_, width) in enumerate(shapes)]
+    arguments += [Scalar(name=f"ld{name}", dtype="i64") for name in pair]
+    most = max(ceil_div(lines, LINES) * ceil_div(width, LINE) for lines, width in shapes)
+    blocks = min(BLOCKS, ceil_div(most * LANES, THREADS))
     return (
         Launch(
-            source=source,
+            source=Source(path="aligned_copy.cu", defines=(("THREADS", THREADS), ("LINES", LINES))),
             entry="aligned_copy",
-            grid=(blocks, len(lines), 1),
+            grid=(blocks, len(names), 1),
             block=(THREADS, 1, 1),
-            arguments=arguments,
+            arguments=tuple(arguments),
         ),
     )
