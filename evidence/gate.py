@@ -11,7 +11,7 @@ import math
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -33,6 +33,7 @@ from dgw.workbench.store.gates import kept
 sys.path.insert(0, str(ROOT))
 
 from tests.slowdowns import SLOWDOWNS, Slowdown, write
+from tests.workbench.gate.simulated import H200
 
 GATES = 5
 BATCHES = 2
@@ -108,16 +109,23 @@ def clean(topic: Topic) -> dict[str, Any]:
     topic.show("gates resampled from these pairs with the sides exchanged at random", found.count, "", ">=", 1000)
     topic.show("resampled gates that failed", found.failed / found.count, "ratio", "<=", 0.01)
     seen = {labels[key]: noise(pairs, key, policy) for key in keys}
-    for label, one in seen.items():  # the bars are what the simulations in CI assume
-        topic.show(f"{label}: standard deviation of a turn", one.sigma / math.sqrt(2), "ratio", "<=", 0.03)
-        topic.show(f"{label}: between pairs of processes, beyond that", one.sigma_process, "ratio", "<=", 0.002)
-        topic.show(f"{label}: drift within a pair, 95 of 100 pairs", one.drift, "ratio", "<=", 0.03)
+    judge_noise(topic, {label: vars(one) for label, one in seen.items()})
     return {
         "run": as_run(reports[0]), "gates": [summary(report) for report in reports], "tally": tally,
         "pair_values": {labels[key]: row.tolist() for key, row in zip(keys, values, strict=True)},
         "resampled": {"count": found.count, "by_case": found.by_case, "by_mean": found.by_mean},
         "noise": {label: vars(one) for label, one in seen.items()},
     }  # fmt: skip
+
+
+def judge_noise(topic: Topic, seen: Mapping[str, Mapping[str, float]]) -> None:
+    """The noise of each case; the bars are what the simulations in CI assume."""
+    for label, one in seen.items():
+        topic.show(f"{label}: standard deviation of a turn", one["sigma"] / math.sqrt(2), "ratio", "<=", H200.sigma)
+        topic.show(
+            f"{label}: between pairs of processes, beyond that", one["sigma_process"], "ratio", "<=", H200.process
+        )
+        topic.show(f"{label}: drift within a pair, 95 of 100 pairs", one["drift"], "ratio", "<=", H200.drift)
 
 
 def aa_gates(topic: Topic) -> tuple[list[GateReport], Any, float | None]:

@@ -45,6 +45,11 @@ class Noise:
         )
 
 
+H200 = Noise(0.016, drift=0.13, process=0.003)
+"""At least what ten clean gates of one kernel at four shapes showed of the machine, its worst figures together
+(docs/h200/gate.json). Most of the drift is the clock, which falls under power: both sides drift alike."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """Of many gates: which cases were called regressed, whether the geometric mean was, rounds measured for a case."""
