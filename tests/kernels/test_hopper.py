@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from statistics import geometric_mean
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -151,12 +152,28 @@ def test_operands_that_the_copy_engine_cannot_step_through_are_copied_first(
     assert names == set(plan.workspaces)
 
 
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_a_base_off_sixteen_bytes_is_reached_from_the_multiple_before_it(layout: str, cache: CompileCache) -> None:
+    plain = gemm(256, 512, 128, layout=layout)
+    a, b = (msgspec.structs.replace(operand, offset=offset) for operand, offset in ((plain.a, 11), (plain.b, 16)))
+    problem = msgspec.structs.replace(plain, a=a, b=b)
+    assert alignment.copied(problem) == ()
+    for variant in STAGES:
+        config = chosen(variant, problem)
+        launch = variant.plan(problem, config, H200).launches[0]  # type: ignore[misc]
+        shifts = {one.operand: one.shift for one in launch.arguments if isinstance(one, TensorMap)}
+        assert (shifts["a"], shifts["b"]) == (3, 0)
+        assert dict(launch.source.defines)["SHIFT_A"] == 3
+        compiles(variant, problem, config, cache)
+
+
 def test_what_is_stored_through_the_copy_engine_is_whole_sixteen_bytes() -> None:
     assert tiling.map_output(gemm(64, 64, 64))
     assert not tiling.map_output(gemm(64, 63, 64))
     assert not tiling.map_output(gemm(1, 1, 1))
     assert not tiling.map_output(gemm(64, 60, 64, out="f16"))
     assert tiling.map_output(gemm(64, 60, 64, out="f32"))
+    assert not tiling.map_output(msgspec.structs.replace(gemm(64, 64, 64), d=Operand(dtype="f16", offset=4)))
 
 
 def test_the_clusters_of_the_grid_are_whole() -> None:

@@ -23,7 +23,7 @@ def stored_shape(problem: Problem, name: str) -> tuple[int, int]:
 
 def copied(problem: Problem) -> tuple[str, ...]:
     """Which of A and B have to be copied."""
-    return tuple(name for name in ("a", "b") if not tiling.can_map(problem, name))
+    return tuple(name for name in ("a", "b") if not tiling.can_step(problem, name))
 
 
 def copy_ld(problem: Problem, name: str) -> int:
@@ -40,7 +40,7 @@ def redirected(problem: Problem, box: TensorMap) -> TensorMap:
     """The tensor map of the operand, or of its copy."""
     if box.operand not in copied(problem):
         return box
-    return msgspec.structs.replace(box, workspace=f"aligned {box.operand}", ld=copy_ld(problem, box.operand))
+    return msgspec.structs.replace(box, workspace=f"aligned {box.operand}", ld=copy_ld(problem, box.operand), shift=0)
 
 
 def copying(problem: Problem) -> tuple[Launch, ...]:

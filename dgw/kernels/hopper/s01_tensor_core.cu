@@ -13,8 +13,8 @@ constexpr int THREADS = 256;
 constexpr int TILES_M = BM / 128;  // 64 rows each, of a warpgroup
 constexpr int TILES_N = BN / 8;
 
-using TileA = WgmmaTile<K_MAJOR_A, BM, 1>;
-using TileB = WgmmaTile<K_MAJOR_B, BN, 1>;
+using TileA = WgmmaTile<K_MAJOR_A, BM, 1, SHIFT_A>;
+using TileB = WgmmaTile<K_MAJOR_B, BN, 1, SHIFT_B>;
 constexpr u32 SLOT = TileA::BYTES + TileB::BYTES;
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)

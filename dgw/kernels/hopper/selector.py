@@ -156,8 +156,11 @@ def _from_dram(problem: Problem, once_a: npt.NDArray[np.bool_], once_b: npt.NDAr
 
 
 def _straddles(problem: Problem, name: str) -> bool:
-    lead = alignment.copy_ld(problem, name) if name in alignment.copied(problem) else problem.leading_dimension(name)
-    return lead * element_bytes(problem.operands()[name].dtype) % LINE_BYTES != 0
+    if name in alignment.copied(problem):
+        return False
+    operand = problem.operands()[name]
+    step, first = (count * element_bytes(operand.dtype) for count in (problem.leading_dimension(name), operand.offset))
+    return step % LINE_BYTES != 0 or first % LINE_BYTES != 0
 
 
 def candidates(problem: Problem, pinned: Config, device: Device) -> tuple[Config, ...]:

@@ -172,19 +172,25 @@ def tile_bytes(extent: int, along_k: bool) -> int:
     return extent * 128 if along_k else ceil_div(extent, 64) * BLOCK_BYTES
 
 
-def can_map(problem: Problem, name: str) -> bool:
-    """Whether the copy engine reaches operand `name`: base and rows are multiples of 16 bytes apart."""
+def can_step(problem: Problem, name: str) -> bool:
+    """Whether the copy engine can step through operand `name`: its lines are multiples of 16 bytes apart."""
     operand = problem.operands()[name]
-    size = declaring.element_bytes(operand.dtype)
     rows, cols = problem.logical_shape(name)
     lines = rows if operand.order == "row" else cols
-    step = problem.leading_dimension(name) * size
-    return operand.offset * size % 16 == 0 and (lines == 1 or step % 16 == 0) and step < 2**40
+    step = problem.leading_dimension(name) * declaring.element_bytes(operand.dtype)
+    return (lines == 1 or step % 16 == 0) and step < 2**40
+
+
+def shift(problem: Problem, name: str) -> int:
+    """Elements from the last multiple of 16 bytes to the first of operand `name`; bases are multiples of 256 bytes."""
+    operand = problem.operands()[name]
+    return operand.offset % (16 // declaring.element_bytes(operand.dtype))
 
 
 def box(problem: Problem, name: str, lines: int) -> TensorMap:
     """The tensor map of A or B: `lines` of its m or n by 64 of k; stored across k, 64 of k by 64 of m or n."""
-    return TensorMap(operand=name, box=(lines, 64) if declaring.k_major(problem, name) else (DEPTH, 64), swizzle="128")
+    extents = (lines, 64) if declaring.k_major(problem, name) else (DEPTH, 64)
+    return TensorMap(operand=name, box=extents, swizzle="128", shift=shift(problem, name))
 
 
 def output_box(problem: Problem, columns: int) -> TensorMap:
@@ -197,7 +203,7 @@ def output_box(problem: Problem, columns: int) -> TensorMap:
 def map_output(problem: Problem) -> bool:
     """Whether D goes through shared memory: the copy engine reaches it, and it is not quantised."""
     whole = problem.n * declaring.element_bytes(problem.d.dtype) % 16 == 0  # it writes no less
-    return problem.d.dtype in OUTPUTS and whole and can_map(problem, "d")
+    return problem.d.dtype in OUTPUTS and whole and can_step(problem, "d") and shift(problem, "d") == 0
 
 
 def epilogue_arguments(problem: Problem) -> tuple[Argument, ...]:
@@ -251,6 +257,7 @@ def defines(problem: Problem, config: Config, staged: bool) -> Config:
     found |= {"CLUSTER_M": tiling.cluster_m, "CLUSTER_N": tiling.cluster_n, "STAGING_BYTES": tiling.staging_bytes}
     found |= declaring.operand_defines(problem) | tensor.epilogue_defines(problem)
     del found["VEC_A"], found["VEC_B"]  # the copy engine's affair
+    found |= {f"SHIFT_{name.upper()}": shift(problem, name) if can_step(problem, name) else 0 for name in ("a", "b")}
     found["VEC_C"] = min(int(found["VEC_C"]), tensor.COLUMNS) if found["USE_C"] == "true" else 1
     found["VEC_D"] = 1 if staged else min(int(found["VEC_D"]), tensor.COLUMNS)
     found["STAGED"] = "true" if staged else "false"

@@ -128,7 +128,9 @@ def tensor_map(gpu: Gpu, buffers: BufferSet, wanted: TensorMap, scratch: Workspa
     operand = problem.operands()[wanted.operand]
     rows, cols = problem.logical_shape(wanted.operand)
     stored = [cols, rows] if operand.order == "row" else [rows, cols]
+    stored[0] += wanted.shift
     width = element_bytes(operand.dtype)
+    base = scratch.address(wanted.workspace) if wanted.workspace else buffers.address(wanted.operand)
     strides = [(wanted.ld or problem.leading_dimension(wanted.operand)) * width]
     if stored[1] == 1:  # one line: any distance will do
         strides = [-(-strides[0] // 16) * 16]
@@ -144,7 +146,7 @@ def tensor_map(gpu: Gpu, buffers: BufferSet, wanted: TensorMap, scratch: Workspa
         "cuTensorMapEncodeTiled",
         getattr(api.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{_TENSOR_TYPES[operand.dtype]}"),
         len(stored),
-        scratch.address(wanted.workspace) if wanted.workspace else buffers.address(wanted.operand),
+        base - wanted.shift * width,
         [api.cuuint64_t(extent) for extent in stored],
         [api.cuuint64_t(stride) for stride in strides],
         [api.cuuint32_t(extent) for extent in box],

@@ -15,8 +15,8 @@ struct Ring {
     static constexpr int THREADS = 128 * (CONSUMERS + 1);
     static constexpr int TILES_M = BM / 64 / TEAM;
     static constexpr int TILES_N = BN / 8;
-    using TileA = WgmmaTile<K_MAJOR_A, BM, CLUSTER_N>;
-    using TileB = WgmmaTile<K_MAJOR_B, BN, CLUSTER_M>;
+    using TileA = WgmmaTile<K_MAJOR_A, BM, CLUSTER_N, SHIFT_A>;
+    using TileB = WgmmaTile<K_MAJOR_B, BN, CLUSTER_M, SHIFT_B>;
     static constexpr u32 SLOT = TileA::BYTES + TileB::BYTES;
     static constexpr u32 BYTES = SLOT * STAGES;  // the barriers lie behind, after the staging of D
     static constexpr int READERS = CLUSTER_M + CLUSTER_N - 1;  // CTAs that read what this one copies

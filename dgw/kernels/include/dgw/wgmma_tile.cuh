@@ -12,8 +12,9 @@ constexpr int BLOCK_BYTES = 8192;   // of 64 lines
 constexpr int STEPS = DEPTH / 16;   // multiplications along k
 
 // EXTENT of the operand's m or n by DEPTH of its k. K_MAJOR: EXTENT lines, each along k. Otherwise blocks of 64 m or n:
-// DEPTH lines each, one a k. The CTAs of a cluster that need the same tile load one of SHARES parts of it each.
-template <bool K_MAJOR, int EXTENT, int SHARES>
+// DEPTH lines each, one a k. The CTAs of a cluster that need the same tile load one of SHARES parts of it each. A line of the
+// operand begins SHIFT elements behind that of its tensor map.
+template <bool K_MAJOR, int EXTENT, int SHARES, int SHIFT>
 struct WgmmaTile {
     static constexpr int BLOCKS = (EXTENT + 63) / 64;
     static constexpr u32 BYTES = K_MAJOR ? EXTENT * 128 : BLOCKS * BLOCK_BYTES;
@@ -24,12 +25,12 @@ struct WgmmaTile {
                                                 unsigned short peers) {
         if constexpr (K_MAJOR) {
             const int first = int(share) * (EXTENT / SHARES);
-            load_box<(SHARES > 1)>(tile + first * 128, map, outer + first, k, barrier, peers);
+            load_box<(SHARES > 1)>(tile + first * 128, map, outer + first, k + SHIFT, barrier, peers);
         } else {
 #pragma unroll
             for (int i = 0; i < BLOCKS / SHARES; ++i) {
                 const int block = int(share) * (BLOCKS / SHARES) + i;
-                load_box<(SHARES > 1)>(tile + block * BLOCK_BYTES, map, k, outer + block * 64, barrier, peers);
+                load_box<(SHARES > 1)>(tile + block * BLOCK_BYTES, map, k, outer + block * 64 + SHIFT, barrier, peers);
             }
         }
     }
