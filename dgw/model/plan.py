@@ -28,8 +28,8 @@ class Scalar(Noun, frozen=True, kw_only=True, tag="scalar"):
 class TensorMap(Noun, frozen=True, kw_only=True, tag="tensor-map"):
     """A TMA descriptor of an operand: `box` in elements (rows, columns as stored), `swizzle` none, 32, 64 or 128.
 
-    With `workspace` it describes the operand's copy there, whose lines are `ld` elements apart. It begins `shift` elements
-    before the operand's first, where an address is a multiple of 16 bytes; columns count from there.
+    With `workspace` it describes the operand's copy there, whose lines are `ld` elements apart. It begins `shift`
+    elements before the operand's first, where an address is a multiple of 16 bytes; columns count from there.
     """
 
     operand: str

@@ -30,9 +30,9 @@ LIPSCHITZ = {"none": 1.0, "relu": 1.0, "gelu": 1.13, "gelu-tanh": 1.131, "silu":
 
 # Error of evaluating f in f32, relative to |x|. gelu: Phi to 2^-22 (erff is good to 2 ulp; 2^p by ex2.approx adds 2^-23
 # of a tail of at most a half to the fit's 2^-21.6), plus a product. silu: ex2.approx is good to 2 ulp + 2^-22 and the
-# rounding of its argument costs |x| 2^-23 of e^-x, of which x s(x) s(-x) stays below 0.23; rcp.approx and the product add
-# 2^-22. gelu-tanh may use tanh.approx.f32, whose relative error the PTX ISA gives as about 2^-11, halved by the factor
-# x/2; so a kernel that computes gelu instead passes for gelu-tanh.
+# rounding of its argument costs |x| 2^-23 of e^-x, of which x s(x) s(-x) stays below 0.23; rcp.approx and the product
+# add 2^-22. gelu-tanh may use tanh.approx.f32, whose relative error the PTX ISA gives as about 2^-11, halved by the
+# factor x/2; so a kernel that computes gelu instead passes for gelu-tanh.
 EVALUATION = {"none": 0.0, "relu": 0.0, "gelu": 2.0**-21, "gelu-tanh": 2.0**-12 + 2.0**-21, "silu": 2.0**-21}
 
 # Relative Frobenius error of rounding to D's type at its worst (u / sqrt 3, all significands near 1), plus a little.
