@@ -69,7 +69,6 @@ class CpuEngine:
         return self._with_absences(record)
 
     def _emulated(self, record: Record, prepared: Prepared) -> Record:
-        from dgw.commands.misdeclared import misdeclared
         from dgw.workbench.collectors.emulator import emulate
 
         def ptx_of(source: Source) -> str:
@@ -85,8 +84,6 @@ class CpuEngine:
         try:
             found = emulate(record.case, prepared.plan, ptx_of, cubin_of, self.device, self.full_grid, keep)
         except DgwError as error:
-            if wrong := misdeclared(error.message, prepared.plan):
-                return msgspec.structs.replace(record, outcome="launch-failed", reason=wrong)
             unable = f"{UNABLE}: {error.message}"
             if self.strict:
                 return msgspec.structs.replace(record, outcome="refused", reason=unable)

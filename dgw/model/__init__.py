@@ -9,6 +9,7 @@ from dgw.model.finding import Evidence, Finding, Step
 from dgw.model.noun import Noun, digest
 from dgw.model.plan import (
     DECIDED_LATER,
+    SCALAR_BYTES,
     Argument,
     Dim3,
     Fill,
@@ -27,6 +28,7 @@ from dgw.model.variant import Bind, Claim, MakePlan, Refuses, Tunable, Variant
 __all__ = [
     "DECIDED_LATER",
     "DTYPE_BITS",
+    "SCALAR_BYTES",
     "Argument",
     "Artifact",
     "Bind",

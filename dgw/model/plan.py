@@ -8,6 +8,7 @@ from typing import Literal
 from dgw.model.noun import Noun
 
 Dim3 = tuple[int, int, int]
+SCALAR_BYTES = {"i32": 4, "u32": 4, "i64": 8, "f32": 4}
 DECIDED_LATER = -1  # dynamic shared memory of a launch whose compiler decides it (toolchain.launches.complete)
 
 

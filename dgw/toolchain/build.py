@@ -104,6 +104,10 @@ class Build:
         """Names of the kernels in the cubin."""
         return self._parsed.entries
 
+    def parameters(self, entry: str) -> tuple[int, ...] | None:
+        """Bytes of each parameter of kernel `entry`, in order; None where the cubin does not say."""
+        return self._parsed.parameters(entry)
+
     def resources(self, entry: str) -> Resources:
         """What kernel `entry` needs; UsageError with the nearest names when the cubin has no such kernel."""
         if entry not in self._known:

@@ -18,6 +18,9 @@ _CONTENT = (".text.", ".nv.constant", ".nv.global.init")  # machine code, consta
 _SIZES = (".nv.shared.", ".nv.global", ".nv.local.")  # memory without content
 _FRAME_SIZE, _REGISTERS = 0x11, 0x2F  # in .nv.info: symbol index, value
 _MAX_THREADS, _REQUIRED_THREADS = 0x05, 0x10  # in .nv.info.KERNEL: x, y, z
+_PARAMETERS_SIZE = 0x19  # in .nv.info.KERNEL: bytes of all parameters
+_PARAMETER, _LARGE_PARAMETER = 0x17, 0x45  # in .nv.info.KERNEL: ordinal, offset, size; the second where they are large
+_PARAMETER_SIZE_BIT = 18  # where the size begins in the last word of _PARAMETER
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,21 @@ class Cubin:
             stack_bytes=per_symbol.get(_FRAME_SIZE, 0),
             max_threads=threads,
         )
+
+    def parameters(self, entry: str) -> tuple[int, ...] | None:
+        """The size in bytes of each parameter of kernel `entry`, in order; None where the cubin does not list them."""
+        own = self.section(f".nv.info.{entry}")
+        sizes: dict[int, int] = {}
+        together = 0
+        for kind, payload in _attributes(own.content if own else b""):
+            if kind == _PARAMETERS_SIZE:
+                together = int.from_bytes(payload, "little")
+            elif kind in (_PARAMETER, _LARGE_PARAMETER) and len(payload) == 12:
+                _, ordinal, _, size = struct.unpack("<I2HI", payload)
+                sizes[ordinal] = size >> _PARAMETER_SIZE_BIT if kind == _PARAMETER else size & 0xFFFF
+        if (together and not sizes) or sorted(sizes) != list(range(len(sizes))):
+            return None
+        return tuple(sizes[ordinal] for ordinal in sorted(sizes))
 
     def code_hash(self) -> str:
         """SHA-256 of what executes: code, relocations, constants, memory sizes and registers.

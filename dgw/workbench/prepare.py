@@ -14,6 +14,7 @@ from dgw.model import Case, Device, Environment, Outcome, Plan, Record, Source, 
 from dgw.toolchain.build import Build, Recent, Request, build, build_many
 from dgw.toolchain.cache import CompileCache
 from dgw.toolchain.launches import complete, too_large, unlaunchable
+from dgw.toolchain.parameters import misdeclared
 from dgw.workbench.collectors import static
 from dgw.workbench.environment import host_environment
 from dgw.workbench.protocol import PROTOCOL
@@ -85,7 +86,7 @@ def prepare(
         if reason := too_large(plan, device):
             return stopped("refused", reason, plan)
         known = (*known, *static.plan_measurements(plan, builds, device))
-        if reason := unlaunchable(plan, builds, device):
+        if reason := unlaunchable(plan, builds, device) or misdeclared(plan, builds):
             return stopped("launch-failed", reason, plan)
         if mix:
             known = (*known, static.instruction_mix(plan, builds))

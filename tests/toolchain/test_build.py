@@ -53,6 +53,29 @@ def test_the_resources_of_the_log_equal_those_of_the_cubin(spill: Build) -> None
         assert attributes.stack_bytes == used[entry].local_bytes
 
 
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
+def test_the_parameters_of_a_kernel_are_told_by_their_sizes_also_where_they_are_large_or_not_used(
+    arch: str, tmp_path: Path
+) -> None:
+    (tmp_path / "taken.cu").write_text(
+        "struct Large { char x[20000]; };\n"
+        'extern "C" __global__ void large(Large s, int* p, char c) { *p = s.x[3] + c; }\n'
+        'extern "C" __global__ void plain(int unused, int* p, short t) { *p = t; }\n'
+        'extern "C" __global__ void none() {}\n'
+    )
+    found = build(Source(path="taken.cu"), tmp_path, [], arch)
+    told = {entry: found.parameters(entry) for entry in found.entries}
+    assert told == {"large": (20000, 8, 1), "plain": (4, 8, 2), "none": ()}
+
+
+def test_parameters_that_a_cubin_does_not_list_are_unknown_and_not_none(
+    spill: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert spill.parameters("spill")
+    monkeypatch.setattr("dgw.toolchain.elf._PARAMETER", -1)
+    assert spill.parameters("spill") is None
+
+
 def test_spills_are_counted_per_kernel_and_remarked(spill: Build) -> None:
     resources = spill.resources("spill")
     assert resources.registers == 64  # 65536 / 1024

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import struct
+from typing import Any, cast
 
 import pytest
 
 from dgw.errors import UsageError
-from dgw.model import Epilogue, Operand, Pointer, Problem, Scalar, TensorMap, Workspace, gemm
+from dgw.model import (
+    SCALAR_BYTES,
+    Argument,
+    Epilogue,
+    Operand,
+    Pointer,
+    Problem,
+    Scalar,
+    TensorMap,
+    Workspace,
+    gemm,
+)
+from dgw.toolchain.parameters import argument_size
 from dgw.workbench.binding import argument_bytes, scalar_value
 
 PROBLEM = Problem(
@@ -56,6 +69,15 @@ def test_scale_factors_are_bound_where_the_operand_has_some() -> None:
     assert address("d_scale") == struct.pack("<Q", 4096)
     assert address("a_scale") == address("bias_scale") == address("d_scales") == bytes(8)
     assert pack(Pointer(operand="d_scale")) == bytes(8)
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [Pointer(operand="a"), Workspace(name="x"), TensorMap(operand="a", box=(8, 8)),
+     *(Scalar(name="m", dtype=cast("Any", dtype)) for dtype in SCALAR_BYTES)],
+)  # fmt: skip
+def test_what_is_checked_before_a_launch_is_the_size_that_is_passed(argument: Argument) -> None:
+    assert argument_size(argument) == len(pack(argument))
 
 
 def test_parameters_have_the_bytes_that_the_kernel_reads() -> None:

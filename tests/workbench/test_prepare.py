@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ import msgspec
 import pytest
 
 from dgw.kernels.loader import load
-from dgw.model import Case, Plan, Variant, gemm
+from dgw.model import Argument, Case, Plan, Scalar, TensorMap, Variant, gemm
 from dgw.toolchain.build import Build
 from dgw.toolchain.cache import CompileCache
 from dgw.toolchain.devices import device
@@ -101,6 +102,37 @@ def test_a_launch_that_the_device_does_not_take_fails_without_a_gpu_too(
 
     assert refused({}) == ""
     assert words in refused(change)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (lambda all: all[:-1], "naive takes 13 parameters, and the Launch has 12 arguments"),
+        (lambda all: (*all, all[0]), "naive takes 13 parameters, and the Launch has 14 arguments"),
+        (lambda all: (*all[:7], Scalar(name="lda"), *all[8:]),
+         'parameter 8 of naive has 8 bytes, and Scalar(name="lda", dtype="i32") passes 4'),
+        (lambda all: (*all[:4], Scalar(name="m", dtype="i64"), *all[5:]),
+         'parameter 5 of naive has 4 bytes, and Scalar(name="m", dtype="i64") passes 8'),
+        (lambda all: (TensorMap(operand="a", box=(64, 64)), *all[1:]),
+         "parameter 1 of naive has 8 bytes, and TensorMap passes 128"),
+    ],
+)  # fmt: skip
+def test_arguments_that_are_not_the_parameters_fail_before_any_engine_has_the_kernel(
+    arguments: Callable[[tuple[Argument, ...]], tuple[Argument, ...]], words: str, cache: CompileCache
+) -> None:
+    naive = VARIANTS["cuda/naive"]
+
+    def plan(*asked: Any) -> Plan:
+        assert naive.plan is not None
+        told = naive.plan(*asked)
+        (launch,) = told.launches
+        return msgspec.structs.replace(
+            told, steps=(msgspec.structs.replace(launch, arguments=arguments(launch.arguments)),)
+        )
+
+    made = prepare.prepare(case(naive), replace(naive, plan=plan), H200, cache)
+    assert (made.runnable, made.record.outcome) == (False, "launch-failed")
+    assert made.record.reason == f"the declaration does not fit the kernel: {words}"
 
 
 def test_a_launch_that_cannot_be_keeps_what_says_so(cache: CompileCache) -> None:
