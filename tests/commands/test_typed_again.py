@@ -93,9 +93,39 @@ def test_several_files_are_refused_with_the_command_that_compares_them(dgw: Dgw)
     assert "mine/b-2 takes" in " ".join(compared.out.split())
     checked = dgw("check", "--kernel", "a.cu", "--kernel", "b_2.cu", "--shape", "64x64x64")
     assert checked.err.endswith("  try: dgw check --variant mine/a,mine/b-2 --kernels . --shape 64x64x64\n")
+    Path("elsewhere").mkdir()
+    assert dgw("new", "elsewhere/c.cu").code == 0
     apart = dgw("check", "--kernel", "a.cu", "--kernel", "elsewhere/c.cu", "--shape", "64x64x64")
     assert "put them into one folder" in apart.err
     assert "takes one" in dgw("check", "--kernels", ".", "--kernels", "..").err
+
+
+def test_of_several_files_those_that_do_not_exist_are_told_and_the_command_is_that_of_the_others(dgw: Dgw) -> None:
+    assert dgw("new", "a.cu").code == 0
+    rest = ("--shape", "16x16x16", "--no-store")
+    one = dgw("check", "--kernel", "a.cu", "--kernel", "gone.cu", *rest)
+    assert (one.code, one.error_is_two_lines()) == (2, True)
+    assert one.err.startswith("error: gone.cu does not exist\n")
+    checked = typed_as_printed(dgw, one)
+    assert checked.code == 0
+    assert "mine/a" in checked.out
+    folder = dgw("check", "--kernels=nowhere", "--kernels", ".", "--variant", "mine/a", *rest)
+    assert folder.err.startswith("error: nowhere does not exist\n")
+    assert typed_as_printed(dgw, folder).code == 0
+    none = dgw("check", "--kernel", "b.cu", "--kernel", "c.cu", *rest)
+    assert none.err.startswith("error: b.cu and c.cu do not exist\n")
+    assert typed_as_printed(dgw, none).code == 0
+    assert Path("b.py").exists()
+
+
+def test_of_several_files_one_without_a_declaration_is_told(dgw: Dgw) -> None:
+    assert dgw("new", "a.cu").code == 0
+    Path("bare.cu").write_text(Path("a.cu").read_text())
+    ended = dgw("check", "--kernel", "a.cu", "--kernel", "bare.cu", "--shape", "16x16x16")
+    assert (ended.code, ended.error_is_two_lines()) == (2, True)
+    assert "bare.cu has no declaration" in ended.err
+    assert typed_as_printed(dgw, ended).code == 0
+    assert Path("bare.py").exists()
 
 
 def test_the_command_in_a_diagnosis_names_the_file_and_the_problem(dgw: Dgw, picky: Path) -> None:
