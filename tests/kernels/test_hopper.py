@@ -65,6 +65,16 @@ def test_the_last_stage_stores_every_type(dtype: str, out: str, n: int, cache: C
     compiles(PERSISTENT, problem, chosen(PERSISTENT, problem), cache)
 
 
+@pytest.mark.parametrize(("out", "fused"), [("f16", False), ("f32", False), ("f16", True)])
+def test_a_matrix_that_is_stored_by_rows_leaves_room_for_the_sums(out: str, fused: bool, cache: CompileCache) -> None:
+    problem = gemm(LARGE, LARGE - 1, LARGE, out=out)
+    if fused:
+        vector, epilogue = Operand(dtype="f16"), Epilogue(activation="silu")
+        problem = gemm(LARGE, LARGE - 1, LARGE, out=out, bias=vector, residual=vector, epilogue=epilogue)
+    assert tiling.output_of(problem) == tiling.BY_ROWS
+    compiles(PERSISTENT, problem, chosen(PERSISTENT, problem), cache)
+
+
 @pytest.mark.parametrize("config", TILES, ids=lambda c: ",".join(f"{k}={v}" for k, v in c.items()))
 def test_every_kind_of_tile_fits_the_registers(config: Config, cache: CompileCache) -> None:
     problem = gemm(1024, 1024, LARGE, layout="nt")
@@ -168,12 +178,23 @@ def test_a_base_off_sixteen_bytes_is_reached_from_the_multiple_before_it(layout:
 
 
 def test_what_is_stored_through_the_copy_engine_is_whole_sixteen_bytes() -> None:
-    assert tiling.map_output(gemm(64, 64, 64))
-    assert not tiling.map_output(gemm(64, 63, 64))
-    assert not tiling.map_output(gemm(1, 1, 1))
-    assert not tiling.map_output(gemm(64, 60, 64, out="f16"))
-    assert tiling.map_output(gemm(64, 60, 64, out="f32"))
-    assert not tiling.map_output(msgspec.structs.replace(gemm(64, 64, 64), d=Operand(dtype="f16", offset=4)))
+    assert tiling.output_of(gemm(64, 64, 64)) == tiling.BY_ENGINE
+    assert tiling.output_of(gemm(64, 63, 64)) == tiling.BY_ROWS
+    assert tiling.output_of(gemm(1, 1, 1)) == tiling.BY_ROWS
+    assert tiling.output_of(gemm(64, 60, 64, out="f16")) == tiling.BY_ROWS
+    assert tiling.output_of(gemm(64, 60, 64, out="f32")) == tiling.BY_ENGINE
+    moved = msgspec.structs.replace(gemm(64, 64, 64), d=Operand(dtype="f16", offset=4))
+    assert tiling.output_of(moved) == tiling.BY_ROWS
+
+
+def test_what_is_quantised_is_stored_from_registers() -> None:
+    for n in (63, 64):
+        problem = gemm(64, n, 64, out="s8", epilogue=Epilogue(quantise="row"))
+        assert tiling.output_of(problem) == tiling.FROM_REGISTERS
+
+
+def test_a_matrix_that_is_stored_by_rows_gets_the_tile_and_ring_of_its_neighbour() -> None:
+    assert chosen(PERSISTENT, gemm(4096, 4095, 4096)) == chosen(PERSISTENT, gemm(4096, 4096, 4096))
 
 
 def test_the_clusters_of_the_grid_are_whole() -> None:
@@ -183,7 +204,7 @@ def test_the_clusters_of_the_grid_are_whole() -> None:
         plan = PERSISTENT.plan(problem, full, H200)  # type: ignore[misc]
         launch = plan.launches[-1]
         assert launch.grid[0] % launch.cluster[0] == 0
-        assert launch.cluster[0] == tiling.Tiling.of(problem, full, True).cluster
+        assert launch.cluster[0] == tiling.Tiling.of(problem, full, tiling.output_of(problem)).cluster
 
 
 def test_the_selector_loses_little_among_the_candidates_that_were_timed() -> None:

@@ -1,14 +1,13 @@
 // fused-epilogue: the warp-specialised kernel whose results are finished while they are still in registers (bias,
 // activation, residual, rounding) and leave through shared memory: each warp writes 16 rows by 128 bytes with stmatrix, the
 // copy engine stores them as whole lines, and meanwhile the warp finishes the next.
-#include "dgw/direct_output.cuh"
-#include "dgw/staged_output.cuh"
 #include "dgw/tile_order.cuh"
+#include "dgw/tile_output.cuh"
 #include "dgw/wgmma_ring.cuh"
 
 using namespace dgw;
 
-using Output = StagedOutput<BN>;
+using Output = TileOutput<BN>;
 
 extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
     fused_epilogue(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
@@ -39,11 +38,8 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
 #pragma unroll
         for (int i = 0; i < Ring::TILES_M; ++i) {
             const int row = m0 + ring.first_row() + i * 64 + int(warp % 4) * 16;
-            if constexpr (STAGED)  // the copy engine reaches D, and it is not quantised
-                output.store(sums[i], addends, row, n0, lane);
-            else
-                store_directly<BN>(epilogue, sums[i], row, n0, lane);
+            output.store(sums[i], addends, row, n0, lane);
         }
-        if (STAGED && lane == 0) wait_for_sources<0>();
+        output.close(lane);
     }
 }

@@ -33,7 +33,7 @@ VARIANT = Variant(
         ),
     ),
     notes=(
-        "A quantised D, and one that the copy engine cannot reach, is stored from registers. DRAM traffic falls "
-        "against separate kernels: D is written once, in its final type, and nothing is read back."
+        "A D that the copy engine cannot reach is stored by its rows, a quantised one from registers. DRAM traffic "
+        "falls against separate kernels: D is written once, in its final type, and nothing is read back."
     ),
 )

@@ -4,15 +4,14 @@
 // The producer does not stop where a tile ends: while the consumers finish and store one, the ring fills with the next. So
 // the position in the ring, slot and parity, is carried from tile to tile. The CTAs of a cluster take neighbouring tiles:
 // those in one row of tiles need the same A, those in one column the same B, and each loads a part for all of them.
-#include "dgw/direct_output.cuh"
-#include "dgw/staged_output.cuh"
 #include "dgw/tile_order.cuh"
+#include "dgw/tile_output.cuh"
 #include "dgw/wgmma_ring.cuh"
 
 using namespace dgw;
 
 constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
-using Output = StagedOutput<BN>;
+using Output = TileOutput<BN>;
 
 extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
     persistent(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
@@ -60,13 +59,10 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
 #pragma unroll
             for (int i = 0; i < Ring::TILES_M; ++i) {
                 const int row = tile.m + ring.first_row() + i * 64 + int(warp % 4) * 16;
-                if constexpr (STAGED)
-                    output.store(sums[i], addends, row, tile.n, lane);
-                else
-                    store_directly<BN>(epilogue, sums[i], row, tile.n, lane);
+                output.store(sums[i], addends, row, tile.n, lane);
             }
             if constexpr (PINGPONG) ring.skip(tiles_k);
         }
-        if (STAGED && lane == 0) wait_for_sources<0>();
+        output.close(lane);
     }
 }

@@ -21,7 +21,7 @@ def choose(problem: Problem, pinned: Config, device: Device) -> tuple[Config, tu
 
 def plan(problem: Problem, config: Config, device: Device) -> Plan:
     """At most one CTA an SM in whole clusters, or with SPLIT a cluster for every tile."""
-    tile = tiling.Tiling.of(problem, config, tiling.map_output(problem))
+    tile = tiling.Tiling.of(problem, config, tiling.output_of(problem))
     if tile.split > 1:
         return tile_launch.plan(problem, config, "split_k.cu", map_d=True)
     clusters = min(tile.clusters(problem), selector.resident(device, tile.cluster) // tile.cluster)

@@ -58,7 +58,7 @@ class Choice:
 
 @lru_cache(maxsize=64)
 def _candidates(
-    a_along_k: bool, b_along_k: bool, staged: bool, limit: int, pinned: tuple[tuple[str, int | str], ...]
+    a_along_k: bool, b_along_k: bool, output: str, limit: int, pinned: tuple[tuple[str, int | str], ...]
 ) -> tuple[Config, ...]:
     """The configs that fit `limit` bytes of shared memory, each with as deep a ring as fits."""
     fixed = dict(pinned)
@@ -78,7 +78,7 @@ def _candidates(
     for bm, bn, split, cluster_m, cluster_n in tiles:
         if cluster_m * cluster_n > 2 and not {"CLUSTER_M", "CLUSTER_N"} & fixed.keys():
             continue
-        tile = tiling.Tiling(bm, bn, 2, cluster_m, cluster_n, split, a_along_k, b_along_k, staged, pingpong)
+        tile = tiling.Tiling(bm, bn, 2, cluster_m, cluster_n, split, a_along_k, b_along_k, output, pingpong)
         deepest = (limit - tile.staging_bytes - tiling.BARRIER_BYTES) // (tile.slot_bytes + tiling.BARRIER_BYTES)
         tile = replace(tile, stages=int(fixed.get("STAGES", min(8, deepest))))
         if tile.refuses() is None and tile.shared_bytes <= limit:
@@ -166,7 +166,7 @@ def _straddles(problem: Problem, name: str) -> bool:
 def candidates(problem: Problem, pinned: Config, device: Device) -> tuple[Config, ...]:
     """The space of the selector for `problem`: configs that keep what is `pinned` and fit `device`."""
     found = _candidates(
-        k_major(problem, "a"), k_major(problem, "b"), tiling.map_output(problem), device.shared_per_block,
+        k_major(problem, "a"), k_major(problem, "b"), tiling.output_of(problem), device.shared_per_block,
         tuple(sorted(pinned.items())),
     )  # fmt: skip
     tiles_k = ceil_div(problem.k, tiling.DEPTH)

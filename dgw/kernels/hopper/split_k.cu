@@ -1,9 +1,8 @@
 // split_k: what persistent does where there are fewer tiles of D than SMs. The CTAs of a cluster compute the same tile, each
 // over its part of k. Then each adds up a part of the columns: the others send it their sums of these, straight from
 // registers into its shared memory. They are added in the order of k, so that the result does not depend on who was first.
-#include "dgw/direct_output.cuh"
-#include "dgw/staged_output.cuh"
 #include "dgw/tile_order.cuh"
+#include "dgw/tile_output.cuh"
 #include "dgw/wgmma_ring.cuh"
 
 using namespace dgw;
@@ -11,7 +10,7 @@ using namespace dgw;
 constexpr int PART_N = Ring::TILES_N / SPLIT;  // eights of columns that one CTA adds up
 constexpr u32 LANES = Ring::CONSUMERS * 128;
 constexpr u32 PART_BYTES = Ring::TILES_M * PART_N * LANES * 16;  // that one CTA sends to another
-using Output = StagedOutput<PART_N * 8>;
+using Output = TileOutput<PART_N * 8>;
 
 // What a CTA receives, where its tiles of operands were: of each other one the sums of a thread side by side with its neighbours', four at a time.
 struct Inbox {
@@ -93,11 +92,8 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
                     for (int e = 0; e < 4; ++e) part[j][e] += found[e];
                 }
             const int row = tile.m * BM + ring.first_row() + i * 64 + int(warp % 4) * 16;
-            if constexpr (STAGED)
-                output.store(part, addends, row, col, lane);
-            else
-                store_directly<PART_N * 8>(epilogue, part, row, col, lane);
+            output.store(part, addends, row, col, lane);
         }
-        if (STAGED && lane == 0) wait_for_sources<0>();
+        output.close(lane);
     }
 }

@@ -19,20 +19,22 @@ def plan(
     clusters: int | None = None,
     defined: tuple[str, ...] = ("GROUP_M",),
 ) -> Plan:
-    """`source` is NAME.cu or sNN_NAME.cu with the kernel NAME. With `map_d` it takes a tensor map of D.
+    """`source` is NAME.cu or sNN_NAME.cu with the kernel NAME. With `map_d` it takes a tensor map of D, which is a map
+    of A where the copy engine does not store D; without, it stores D from registers.
 
     By default a cluster for each cluster of tiles of D, and the threads of a ring. `defined`: tunables that become
     defines beside those of the tiling.
     """
-    through_shared = map_d and tiling.map_output(problem)
-    tile = tiling.Tiling.of(problem, config, through_shared)
+    output = tiling.output_of(problem) if map_d else tiling.FROM_REGISTERS
+    tile = tiling.Tiling.of(problem, config, output)
     boxes = [
         tiling.box(problem, "a", tile.bm // tile.cluster_n),
         tiling.box(problem, "b", tile.bn // tile.cluster_m),
     ]
     if map_d:
-        boxes.append(tiling.output_box(problem, tile.columns) if through_shared else tiling.box(problem, "a", tile.bm))
-    defines = tiling.defines(problem, config, through_shared)
+        by_engine = output == tiling.BY_ENGINE
+        boxes.append(tiling.output_box(problem, tile.columns) if by_engine else tiling.box(problem, "a", tile.bm))
+    defines = tiling.defines(problem, config, output)
     defines |= {name: declaring.integer(config, name) for name in defined}
     wanted = tile.clusters(problem) if clusters is None else clusters
     launch = Launch(

@@ -15,6 +15,7 @@ DEPTH = 64  # k elements of a tile: 128 bytes, the widest swizzle
 BLOCK_BYTES = 8192  # 64 lines of 128 bytes
 BARRIER_BYTES = 16  # of a slot: full and empty
 PIECE_BYTES = 2 * 16 * 128  # a warp's two pieces of D on their way to global memory
+BY_ENGINE, BY_ROWS, FROM_REGISTERS = "BY_ENGINE", "BY_ROWS", "FROM_REGISTERS"  # ways of D (tile_output.cuh)
 MOST_SUMS = 128  # accumulators of a thread that fit beside addresses without spilling
 LARGEST_CLUSTER = 8
 
@@ -63,12 +64,12 @@ class Tiling:
     split: int
     a_k_major: bool
     b_k_major: bool
-    staged: bool
+    output: str
     pingpong: bool = False
 
     @classmethod
-    def of(cls, problem: Problem, config: Config, staged: bool) -> Tiling:
-        """The tiling that `config` asks for. `staged`: D goes through shared memory."""
+    def of(cls, problem: Problem, config: Config, output: str) -> Tiling:
+        """The tiling that `config` asks for. `output`: the way of D to global memory."""
         return cls(
             bm=integer(config, "BM"),
             bn=integer(config, "BN"),
@@ -78,7 +79,7 @@ class Tiling:
             split=integer({"SPLIT": 1, **config}, "SPLIT"),
             a_k_major=declaring.k_major(problem, "a"),
             b_k_major=declaring.k_major(problem, "b"),
-            staged=staged,
+            output=output,
             pingpong=bool(integer({"PINGPONG": 0, **config}, "PINGPONG")),
         )
 
@@ -115,7 +116,7 @@ class Tiling:
     @property
     def staging_bytes(self) -> int:
         """Bytes in which D waits to be stored."""
-        return self.consumers * 4 * PIECE_BYTES if self.staged else 0
+        return 0 if self.output == FROM_REGISTERS else self.consumers * 4 * PIECE_BYTES
 
     @property
     def shared_bytes(self) -> int:
@@ -200,10 +201,17 @@ def output_box(problem: Problem, columns: int) -> TensorMap:
     return TensorMap(operand="d", box=(16, line // size), swizzle=str(line))
 
 
-def map_output(problem: Problem) -> bool:
-    """Whether D goes through shared memory: the copy engine reaches it, and it is not quantised."""
-    whole = problem.n * declaring.element_bytes(problem.d.dtype) % 16 == 0  # it writes no less
-    return problem.d.dtype in OUTPUTS and whole and can_step(problem, "d") and shift(problem, "d") == 0
+def output_of(problem: Problem) -> str:
+    """The way of D to global memory, of a kernel that knows all of them.
+
+    BY_ENGINE: through shared memory, by the copy engine, where it reaches D. BY_ROWS: through shared memory, a row at a
+    time, where it does not. FROM_REGISTERS: a quantised D, of which a lane has eight neighbours in few bytes.
+    """
+    if problem.d.dtype not in OUTPUTS:
+        return FROM_REGISTERS
+    whole = problem.n * declaring.element_bytes(problem.d.dtype) % 16 == 0  # the copy engine writes no less
+    reached = whole and can_step(problem, "d") and shift(problem, "d") == 0
+    return BY_ENGINE if reached else BY_ROWS
 
 
 def epilogue_arguments(problem: Problem) -> tuple[Argument, ...]:
@@ -223,13 +231,17 @@ def epilogue_arguments(problem: Problem) -> tuple[Argument, ...]:
 
 
 def refuses(
-    problem: Problem, config: Config, device: Device, outputs: Iterable[str] = OUTPUTS, staged: bool = False
+    problem: Problem,
+    config: Config,
+    device: Device,
+    outputs: Iterable[str] = OUTPUTS,
+    output: str = FROM_REGISTERS,
 ) -> str | None:
     """Why the Hopper stages cannot run `problem` with `config` on `device`; says nothing of epilogues."""
     found = declaring.refuses_problem(problem, INPUTS, outputs)
     if found:
         return found
-    tiling = Tiling.of(problem, config, staged)
+    tiling = Tiling.of(problem, config, output)
     if found := tiling.refuses():
         return found
     if tiling.split > ceil_div(problem.k, DEPTH):
@@ -243,13 +255,13 @@ def refuses(
 
 def refuses_fused(problem: Problem, config: Config, device: Device) -> str | None:
     """Why the stages with a fused epilogue cannot run `problem` with `config` on `device`."""
-    found = refuses(problem, config, device, QUANTISED, map_output(problem))
+    found = refuses(problem, config, device, QUANTISED, output_of(problem))
     return found or tensor.refuses_epilogue(problem, device)
 
 
-def defines(problem: Problem, config: Config, staged: bool) -> Config:
+def defines(problem: Problem, config: Config, output: str) -> Config:
     """The defines of every Hopper stage, those of the fused epilogue included."""
-    tiling = Tiling.of(problem, config, staged)
+    tiling = Tiling.of(problem, config, output)
     found: Config = {"BM": tiling.bm, "BN": tiling.bn, "STAGES": tiling.stages}
     found["SETMAXNREG"] = integer({"SETMAXNREG": 1, **config}, "SETMAXNREG")
     found["PINGPONG"] = integer({"PINGPONG": 0, **config}, "PINGPONG")
@@ -259,6 +271,6 @@ def defines(problem: Problem, config: Config, staged: bool) -> Config:
     del found["VEC_A"], found["VEC_B"]  # the copy engine's affair
     found |= {f"SHIFT_{name.upper()}": shift(problem, name) if can_step(problem, name) else 0 for name in ("a", "b")}
     found["VEC_C"] = min(int(found["VEC_C"]), tensor.COLUMNS) if found["USE_C"] == "true" else 1
-    found["VEC_D"] = 1 if staged else min(int(found["VEC_D"]), tensor.COLUMNS)
-    found["STAGED"] = "true" if staged else "false"
+    found["VEC_D"] = min(int(found["VEC_D"]), tensor.COLUMNS) if output == FROM_REGISTERS else 1
+    found["OUTPUT"] = output
     return found

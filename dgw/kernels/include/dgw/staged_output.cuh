@@ -1,94 +1,34 @@
-// The way of finished sums to D through shared memory: each warp finishes a piece of 16 rows, writes it as the copy engine
-// wants it, and has it stored while it finishes the next.
+// The way of finished sums to D by the copy engine: each warp has a piece of 16 rows stored while it finishes the next.
 #pragma once
 
-#include "dgw/epilogue.cuh"
+#include "dgw/staged_pieces.cuh"
 #include "dgw/tma.cuh"
 
 namespace dgw {
 
-// Four 8x8 matrices of 16-bit elements, the reverse of load_matrices.
-__device__ __forceinline__ void store_matrices(u32 address, u32 m0, u32 m1, u32 m2, u32 m3) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(m0), "r"(m1),
-                 "r"(m2), "r"(m3)
-                 : "memory");
-}
-
-// What a lane adds to the sums of its columns: of every eight, two neighbours. It is loaded while tiles are multiplied, so
-// that nobody waits for it; where C and a residual take the registers, when it is added.
-template <int COLUMNS>
-struct BiasOfLane {
-    static constexpr int SIZE = size_of(TYPE_BIAS);
-    static constexpr bool KEPT = !(USE_C && USE_RESIDUAL);
-    using Pair = u32[SIZE == 4 ? 2 : 1];
-
-    const Epilogue& epilogue;
-    int first;
-    Pair pairs[USE_BIAS && KEPT ? COLUMNS / 8 : 1];
-
-    __device__ __forceinline__ BiasOfLane(const Epilogue& epilogue, int col0, u32 lane)
-        : epilogue(epilogue), first(col0 + int(lane % 4) * 2) {
-        if constexpr (USE_BIAS && KEPT)
-#pragma unroll
-            for (int j = 0; j < COLUMNS / 8; ++j) load(pairs[j], j);
-    }
-
-    // Of the eight columns number `j`.
-    __device__ __forceinline__ void get(float (&addends)[2], int j) const {
-        Pair words;
-        if constexpr (KEPT)
-#pragma unroll
-            for (int i = 0; i < int(sizeof(Pair) / 4); ++i) words[i] = pairs[j][i];
-        else
-            load(words, j);
-#pragma unroll
-        for (int e = 0; e < 2; ++e) addends[e] = to_f32<TYPE_BIAS>(words[SIZE == 4 ? e : 0], SIZE == 4 ? 0 : e);
-    }
-
-private:
-    __device__ __forceinline__ void load(Pair& pair, int j) const {
-        const int col = first + j * 8;
-        load_row_part<TYPE_BIAS, 2 * SIZE, (VEC_BIAS < 2 ? 1 : 2) * SIZE>(pair, epilogue.bias + col * i64(SIZE),
-                                                                          epilogue.n - col);
-    }
-};
-
-// COLUMNS of D a warp finishes, in pieces of 16 rows by at most 128 bytes.
 template <int COLUMNS>
 struct StagedOutput {
-    static constexpr int SIZE = size_of(TYPE_D);
-    static constexpr int LINE = COLUMNS * SIZE % 128 == 0 ? 128 : COLUMNS * SIZE % 64 == 0 ? 64 : 32;  // bytes
-    static constexpr int WIDTH = LINE / SIZE;
-    static constexpr int PIECES = COLUMNS / WIDTH;
-    static constexpr u32 BYTES = 2 * 16 * 128;  // of shared memory for a warp: two pieces
+    using Pieces = StagedPieces<COLUMNS>;
 
-    const Epilogue& epilogue;
+    Pieces pieces;
     const TensorMap& map;
-    u32 pieces;
 
     // `row0` and `col0`: where the sums begin in D.
     __device__ __forceinline__ void store(const float (&sums)[COLUMNS / 8][4], const BiasOfLane<COLUMNS>& bias, int row0,
                                           int col0, u32 lane) const {
+        const Epilogue& epilogue = pieces.epilogue;
 #pragma unroll
-        for (int piece = 0; piece < PIECES; ++piece) {
-            const u32 target = pieces + piece % 2 * (BYTES / 2);
-            const int col = col0 + piece * WIDTH;
+        for (int piece = 0; piece < Pieces::COUNT; ++piece) {
+            const u32 target = pieces.address(piece);
+            const int col = col0 + piece * Pieces::WIDTH;
             if (lane == 0) {  // what was in this place has left
-                if (piece == 0 && PIECES % 2 != 0)
+                if (piece == 0 && Pieces::COUNT % 2 != 0)
                     wait_for_sources<0>();
                 else
                     wait_for_sources<1>();
             }
             __syncwarp();
-#pragma unroll
-            for (int pair = 0; pair < WIDTH / 16; ++pair) {
-                const int j = piece * (WIDTH / 8) + pair * 2;
-                float values[8];
-#pragma unroll
-                for (int e = 0; e < 8; ++e) values[e] = sums[j + e / 4][e % 4];
-                finish(values, bias, j, row0, col0, lane);
-                write(target, pair, values, lane);
-            }
+            pieces.fill(target, sums, bias, piece, row0, col0, lane);
             publish_to_engines();
             __syncwarp();
             if (lane == 0) {
@@ -97,58 +37,6 @@ struct StagedOutput {
             }
         }
     }
-
-private:
-    // The four pairs of neighbours of a lane in 16 columns, from eight number `j` on: two rows eight apart, twice.
-    __device__ __forceinline__ void finish(float (&values)[8], const BiasOfLane<COLUMNS>& bias, int j, int row0, int col0,
-                                           u32 lane) const {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const int col = col0 + (j + half) * 8 + int(lane % 4) * 2;
-            float addends[2] = {};
-            if constexpr (USE_BIAS) bias.get(addends, j + half);
-#pragma unroll
-            for (int lower = 0; lower < 2; ++lower) {
-                const i64 row = row0 + lower * 8 + int(lane / 4);
-                float(&pair)[2] = reinterpret_cast<float(&)[2]>(values[half * 4 + lower * 2]);
-                finish_pair(pair, addends, row, col, row < epilogue.m ? epilogue.n - col : 0);
-            }
-        }
-    }
-
-    __device__ __forceinline__ void finish_pair(float (&pair)[2], const float (&addends)[2], i64 row, int col,
-                                                int available) const {
-#pragma unroll
-        for (int e = 0; e < 2; ++e) pair[e] = fmaf(epilogue.alpha, pair[e], addends[e]);
-        if constexpr (USE_C)
-            add_row<TYPE_C, 2, (VEC_C < 2 ? VEC_C : 2)>(pair, epilogue.c + (row * epilogue.ldc + col) * size_of(TYPE_C),
-                                                        available, epilogue.beta);
-#pragma unroll
-        for (int e = 0; e < 2; ++e) pair[e] = activate<ACTIVATION>(pair[e]);
-        if constexpr (USE_RESIDUAL)
-            add_row<TYPE_RESIDUAL, 2, (VEC_RESIDUAL < 2 ? VEC_RESIDUAL : 2)>(
-                pair, epilogue.residual + (row * epilogue.ldr + col) * size_of(TYPE_RESIDUAL), available, 1.0f);
-    }
-
-    // 16 columns of the piece, number `pair`. The 16-byte parts of a line lie permuted as the tensor map of D says.
-    static __device__ __forceinline__ void write(u32 target, int pair, const float (&values)[8], u32 lane) {
-        if constexpr (SIZE == 2) {
-            const u32 row = lane % 16, part = pair * 2 + lane / 16;
-            store_matrices(target + row * LINE + (part ^ twist(row)) * 16, pack_pair<TYPE_D>(values[0], values[1]),
-                           pack_pair<TYPE_D>(values[2], values[3]), pack_pair<TYPE_D>(values[4], values[5]),
-                           pack_pair<TYPE_D>(values[6], values[7]));
-        } else {
-#pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                const u32 row = e % 2 * 8 + lane / 4, byte = (pair * 16 + e / 2 * 8 + lane % 4 * 2) * SIZE;
-                const u32 words[2] = {__float_as_uint(values[2 * e]), __float_as_uint(values[2 * e + 1])};
-                store_shared<8>(target + row * LINE + (byte ^ twist(row) * 16), words);
-            }
-        }
-    }
-
-    // A swizzle of LINE bytes: the number of the 128-byte line, modulo the 16-byte parts of a line.
-    static __device__ __forceinline__ u32 twist(u32 row) { return row * LINE / 128 % (LINE / 16); }
 };
 
 }  // namespace dgw
