@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dgw.commands.console import note
 from dgw.commands.options import Ask, Cluster, Engine
 from dgw.errors import UsageError
 
 if TYPE_CHECKING:
-    from dgw.commands.session import Machine
+    from dgw.commands.session import Machine, Session
 
 WITHOUT = "the same without --lock-clocks"
 
@@ -38,6 +40,20 @@ def machine_to_lock(ask: Ask, megahertz: int) -> Machine:
             f"--lock-clocks {highest:.0f}, or less",
         )
     return where
+
+
+def try_lock(session: Session, names: Sequence[str] | None = None) -> None:
+    """Find out before anything is compiled, once a session, whether its clock may be locked on a GPU that is free.
+
+    `names` are the GPUs of a sweep (none: all of them); without, it is the first that there is. Raises Missing where it
+    may not, UsageError for a name that no GPU has.
+    """
+    from dgw.workbench import clocks, slots
+
+    if session.lock_mhz and not session.lock_tried:
+        here = slots.visible()
+        clocks.try_lock(here[:1] if names is None else slots.chosen(here, names), session.lock_mhz, note)
+        session.lock_tried = True
 
 
 def nothing_to_lock(megahertz: int, why: str) -> None:

@@ -50,7 +50,7 @@ def stamp() -> tuple[str, str]:
 class Session:
     """A run under way: what was asked, the records so far by case key, and the kept reports of ncu by content.
 
-    Figures are taken while the SM clock is locked at `lock_mhz`; 0: it is left alone.
+    Figures are taken while the SM clock is locked at `lock_mhz`; 0: it is left alone. `lock_tried`: that may be done.
     """
 
     ask: Ask
@@ -63,6 +63,7 @@ class Session:
     passes: tuple[Pass, ...] = ()
     verify_time: bool = False
     lock_mhz: int = 0
+    lock_tried: bool = False
     finished: dict[str, Record] = field(default_factory=dict)
     reports: dict[str, Path] = field(default_factory=dict)
     interrupted: bool = False
@@ -162,8 +163,12 @@ def execute(
     """Run the cases; every record is in the session, and in the store unless --no-store, before the next starts.
 
     What is `known` by case key is neither checked nor timed again on a GPU, only counted. With `afresh` nothing is
-    taken over from earlier runs. Ctrl-C ends it early with `interrupted` set; what is finished stays.
+    taken over from earlier runs. Ctrl-C ends it early with `interrupted` set; what is finished stays. Raises Missing
+    where the clock may not be locked.
     """
+    from dgw.commands.locking import try_lock
+
+    try_lock(session)
     store = begin(session)
 
     def keep(record: Record) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from dgw.commands.console import note
+from dgw.commands.locking import try_lock
 from dgw.commands.resume import complete
 from dgw.commands.session import Session, begin, cache_folder
 from dgw.errors import StoreError
@@ -46,7 +47,7 @@ def run(session: Session, wish: Wish, view: View) -> None:
     """Do the sweep; every record is in the session, and in the store unless --no-store, before the next starts.
 
     Ctrl-C ends it early with `interrupted` set; what is finished stays. Raises StoreError when the store cannot take
-    more, Missing when no GPU is left.
+    more, Missing when no GPU is left or its clock may not be locked.
     """
     try:
         _Sweeping(session, wish, view).run()
@@ -66,6 +67,7 @@ class _Sweeping:
         self.twins: dict[str, list[str]] = {}
 
     def run(self) -> None:
+        try_lock(self.session, self.wish.gpus)
         earlier = self._same_command()
         self.store = begin(self.session)
         self._refused()

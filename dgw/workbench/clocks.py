@@ -69,6 +69,25 @@ def hold(
             yield held
 
 
+class _Taken(Exception):
+    """Another process measures on every GPU that was asked for."""
+
+
+def try_lock(gpus: Sequence[Slot], megahertz: int, say: Callable[[str], None] = lambda text: None) -> None:
+    """Lock the SM clock of the first GPU that is free and unlock it at once, to know whether `hold` will be able to.
+
+    Raises Missing, UsageError as `locked` does. GPUs that another process measures on are left alone: where there is no
+    other, nothing is known yet.
+    """
+    from dgw.workbench import slots
+
+    def taken() -> bool:
+        raise _Taken
+
+    with contextlib.suppress(_Taken), slots.hold(gpus, stopped=taken) as held, locked(held.slot.uuid, megahertz, say):
+        pass
+
+
 def guard(uuid: str, megahertz: int, api: Any) -> int:
     """The guardian: lock, say so, wait for the end of standard input, unlock. 1 where one of these failed."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

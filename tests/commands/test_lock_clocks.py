@@ -7,7 +7,7 @@ import importlib
 import itertools
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +44,23 @@ class Guardian:
     def __init__(self) -> None:
         self.asked: list[tuple[str, int]] = []
         self.held: list[str] = []
+        self.tried: list[str] = []
         self.forbids = ""
         self.together = threading.Barrier(1)
         """How many clocks have to be locked at once before anything is measured."""
 
-    @contextlib.contextmanager
-    def locked(self, uuid: str, megahertz: int, warn: Callable[[str], None]) -> Iterator[None]:
+    def try_lock(self, gpus: Sequence[slots.Slot], megahertz: int, say: Callable[[str], None]) -> None:
+        """Stands in for the lock of an instant, which is not among those that are held."""
+        self.tried.append(gpus[0].uuid)
+        self._may(megahertz)
+
+    def _may(self, megahertz: int) -> None:
         if self.forbids:
             raise Missing(f"clocks cannot be locked at {megahertz} MHz: {self.forbids}", "without --lock-clocks")
+
+    @contextlib.contextmanager
+    def locked(self, uuid: str, megahertz: int, warn: Callable[[str], None]) -> Iterator[None]:
+        self._may(megahertz)
         descriptor = slots._try(slots.Slot(uuid))
         assert descriptor is None, "the clocks of a GPU are locked by whoever holds it"
         self.asked.append((uuid, megahertz))
@@ -69,6 +78,7 @@ def guardian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Guardian:
     monkeypatch.setenv("DGW_LOCKS", str(tmp_path / "locks"))
     monkeypatch.setattr(slots, "visible", lambda *_, **__: [slots.Slot("GPU-0", "fake"), slots.Slot("GPU-1", "fake")])
     monkeypatch.setattr(clocks, "locked", fake.locked)
+    monkeypatch.setattr(clocks, "try_lock", fake.try_lock)
     return fake
 
 
@@ -105,6 +115,7 @@ def test_a_command_that_takes_times_holds_the_clock_of_its_gpu_meanwhile(
     assert ended.code == 0, ended.err
     assert set(policies) == {1.5e9}
     assert guardian.asked == [("GPU-0", 1500)] * len(policies)
+    assert guardian.tried == ["GPU-0"]  # once, however often it measures
     assert guardian.held == []
 
 
@@ -131,12 +142,33 @@ def test_the_clock_is_given_back_after_ctrl_c_and_after_an_error(
     assert guardian.held == []
 
 
-def test_who_may_not_lock_clocks_gets_exit_code_6(dgw: Dgw, policies: list[float], guardian: Guardian) -> None:
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_who_may_not_lock_clocks_gets_exit_code_6_before_anything_runs(
+    dgw: Dgw, policies: list[float], guardian: Guardian, command: tuple[str, ...]
+) -> None:
     guardian.forbids = "Insufficient Permissions"
-    ended = dgw(*COMMANDS[0], *LOCK)
+    ended = dgw(*command, *LOCK)
     assert ended.code == 6
     assert "clocks cannot be locked at 1500 MHz: Insufficient Permissions" in ended.err
-    assert ended.error_is_two_lines(), ended.err
+    assert ended.err.splitlines()[-1] == "  try: without --lock-clocks"
+    assert dgw("runs", "--json").out.strip() == "[]"  # and none was begun
+    assert ended.err.splitlines()[-1] == "  try: without --lock-clocks"
+    assert dgw("runs", "--json").out.strip() == "[]"  # and none was begun
+    assert policies == []
+    assert guardian.tried == ["GPU-0"]
+
+
+def test_who_may_not_lock_clocks_sweeps_nothing(
+    gpus: Gpus, sweep: Sweep, guardian: Guardian, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compiled(*_: object) -> None:
+        pytest.fail("it was compiled first")
+
+    monkeypatch.setattr("dgw.workbench.sweep.compiling.prepare_all", compiled)
+    guardian.forbids = "Insufficient Permissions"
+    ended = sweep("--gpus", "1", *SMALL, *LOCK)
+    assert (ended.code, ended.error_is_two_lines()) == (6, True), ended.err
+    assert guardian.tried == ["GPU-1"]
 
 
 CASE = ("-v", "naive", *SHAPE)

@@ -7,12 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from dgw.errors import Missing, UsageError
-from dgw.workbench.clocks import hold, locked
+from dgw.workbench.clocks import hold, locked, try_lock
 from dgw.workbench.slots import Slot
 
 NVML = """
@@ -86,6 +87,23 @@ def test_no_clock_is_touched_of_a_gpu_that_is_turned_down(
     assert not diary.exists()
 
 
+def test_whether_a_clock_may_be_locked_is_tried_on_a_gpu_that_nobody_measures_on(
+    diary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DGW_LOCKS", str(tmp_path / "locks"))
+    gpus = [Slot("GPU-1", "h200"), Slot("GPU-2", "h200")]
+    with hold(gpus):
+        try_lock(gpus, 1500)
+        assert diary.read_text().splitlines() == ["lock GPU-2 1500 1500", "reset GPU-2"]
+        monkeypatch.setenv("FORBIDDEN", "1")
+        try_lock(gpus[:1], 1500)  # nothing is known of it, so nothing is wrong yet
+    with pytest.raises(Missing, match="Insufficient Permissions"):
+        try_lock(gpus, 1500)
+    with hold(gpus[:1]) as held:
+        assert held.slot.uuid == "GPU-1"
+    assert len(diary.read_text().splitlines()) == 2
+
+
 def test_a_sweep_that_is_killed_with_kill_9_leaves_no_clock_locked(
     diary: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -97,16 +115,17 @@ def test_a_sweep_that_is_killed_with_kill_9_leaves_no_clock_locked(
         [*played, "sweep", *asked, "--lock-clocks", "1500"], cwd=tmp_path, env={**os.environ, **places},
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    wait_for(diary, "lock GPU-0 1500 1500", "lock GPU-1 1500 1500")
+    tried = ["lock GPU-0 1500 1500", "reset GPU-0"]
+    wait_for(diary, *tried, "lock GPU-0 1500 1500", "lock GPU-1 1500 1500")
     killed.send_signal(signal.SIGKILL)
     killed.wait()
-    wait_for(diary, "reset GPU-0", "reset GPU-1")
+    wait_for(diary, *tried, "reset GPU-0", "reset GPU-1")
 
 
 def wait_for(diary: Path, *lines: str) -> None:
-    """Wait until all of these lines stand in the diary."""
+    """Wait until all of these lines stand in the diary, each as often as here."""
     end = time.monotonic() + 30
-    while not (diary.exists() and set(lines) <= set(diary.read_text().splitlines())):
+    while not (diary.exists() and Counter(lines) <= Counter(diary.read_text().splitlines())):
         assert time.monotonic() < end, f"{lines} were not noted"
         time.sleep(0.01)
 
