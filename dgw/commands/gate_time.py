@@ -110,10 +110,9 @@ class Place:
     def aa_subject(self) -> str:
         """What A/A runs have in common that are counted together: the GPU model, its clocks, the rules of measuring."""
         from dgw.model import digest
-        from dgw.workbench.gate.policy import GATE_PROTOCOL
-        from dgw.workbench.locked_clock import at
+        from dgw.workbench.gate.policy import GatePolicy
 
-        return digest([self.device, GATE_PROTOCOL + at(self.pick.lock_clocks * 1e6)])[:32]
+        return digest([self.device, GatePolicy(locked_hz=self.pick.lock_clocks * 1e6).protocol])[:32]
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ from dgw.reports.tables import SPECS
 from dgw.reports.units import UNIT_STYLE, percent, show
 from dgw.workbench.gate.figures import FIGURES
 from dgw.workbench.gate.verdict import Change, GateCase, GateReport, Ratio, Side, sentence
+from dgw.workbench.locked_clock import at, locked_at
 
 _LABELS = {spec.key: spec.label for spec in SPECS}
 
@@ -69,7 +70,8 @@ def about(report: GateReport) -> list[tuple[str, str]]:
     """What was compared and how, as names and texts; what is empty is left out."""
     tally = report.self_test
     mean = report.geometric_mean
-    machine = " ".join(filter(None, (report.device, report.toolchain)))
+    clock = f"SM clock locked{at(hertz)}" if (hertz := locked_at(report.protocol)) else ""
+    machine = ", ".join(filter(None, (" ".join(filter(None, (report.device, report.toolchain))), clock)))
     found = [
         ("gate", f"{report.gate}{f', suite {report.suite}' if report.suite else ''}"),
         ("machine", machine),

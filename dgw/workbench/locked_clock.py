@@ -13,7 +13,7 @@ import msgspec
 
 from dgw.model import Measurement, Record
 
-COLLECTORS = ("timing", "ncu", "nsys", "torch-profiler", "cupti")
+COLLECTORS = ("timing", "gate", "ncu", "nsys", "torch-profiler", "cupti")
 """Who measures on a GPU at its clocks. The readings of its sensors (`nvml/1`) say themselves what they saw."""
 _ENDING = re.compile(r" at (\d+) MHz$")
 _SENSORS = "nvml/1"

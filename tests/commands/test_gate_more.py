@@ -13,7 +13,8 @@ import msgspec
 import pytest
 
 from dgw.commands import gate_lock
-from dgw.model import Measurement
+from dgw.model import Measurement, Record
+from dgw.reports.gate_text import about
 from dgw.workbench import clocks, counters, gpu_state, slots
 from dgw.workbench.counters import Harvest
 from dgw.workbench.gate import counting, policy
@@ -39,6 +40,7 @@ class Ncu:
     both: dict[str, float] = {}
     head: dict[str, float] = {}
     reason = ""
+    protocol = ""
 
     def __init__(self, tool: Path, names: str, arch: str) -> None:
         self.names = names.split(",")
@@ -57,7 +59,10 @@ class Ncu:
 
     def measurements(self, kernels: Sequence[Any], reason: str) -> tuple[Measurement, ...]:
         values = dict.fromkeys(self.names, 0.0) | self.both | (self.head if kernels[0] == "head" else {})
-        return tuple(Measurement(metric=metric, value=value, collector="ncu") for metric, value in values.items())
+        return tuple(
+            Measurement(metric=metric, value=value, collector="ncu", protocol=self.protocol)
+            for metric, value in values.items()
+        )
 
 
 @pytest.fixture
@@ -69,6 +74,7 @@ def ncu(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> type[Ncu]:
 
     for name in ("both", "head"):
         monkeypatch.setattr(Ncu, name, {})
+    monkeypatch.setattr(Ncu, "protocol", "")
     monkeypatch.setattr(counting, "Child", Profiled)
     monkeypatch.setattr(counters, "NcuLane", Ncu)
     monkeypatch.setattr("dgw.workbench.tools.find_tool", lambda name: Path("ncu"))
@@ -260,6 +266,32 @@ def test_clocks_are_locked_while_a_gate_measures_and_rounds_beside_them_do_not_c
     assert ended.code == 3
     assert "the SM clock left the locked one" in ended.out
     assert asked == [("GPU-1", 1980), ("GPU-1", 1500)]
+
+
+def test_figures_at_a_locked_clock_have_a_protocol_of_their_own_and_are_pooled_with_their_like_only(
+    gate: Gate, one_gpu: Slot, lab: Lab, ncu: type[Ncu], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Measurement] = []
+
+    def explained(*records: Record) -> tuple[str, ...]:
+        told.extend(m for record in records for m in record.measurements)
+        return ()
+
+    monkeypatch.setattr(clocks, "locked", lambda uuid, megahertz, warn: contextlib.nullcontext())
+    monkeypatch.setattr("dgw.commands.gate_time.sentences", explained)
+    ncu.protocol = "std/1"
+    lab.slow["head"]["mine/changed"] = 1.03
+    free = report_of(gate("--json"))
+    assert {m.protocol for m in told if m.collector in ("gate", "ncu")} == {free.protocol, "std/1"}
+    told.clear()
+    for attempt in (1, 2):
+        ended = gate("--lock-clocks", "1980", "--json")
+        locked, case = report_of(ended), changed_case(ended)
+        assert locked.protocol == f"{free.protocol} at 1980 MHz"
+        assert (case.status, case.attempts) == ("regressed", attempt)
+    assert {m.protocol for m in told if m.collector in ("gate", "ncu")} == {locked.protocol, "std/1 at 1980 MHz"}
+    machine = dict(about(free))["machine"]
+    assert dict(about(locked))["machine"] == f"{machine}, SM clock locked at 1980 MHz"
 
 
 def test_self_tests_at_a_locked_clock_are_tallied_apart(

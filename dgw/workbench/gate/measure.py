@@ -17,7 +17,7 @@ from dgw.workbench.gate.counting import Calibration, Counts
 from dgw.workbench.gate.decide import look
 from dgw.workbench.gate.facts import key_of, label_of
 from dgw.workbench.gate.pairs import Fault, Lab, Pair, PairCase
-from dgw.workbench.gate.policy import GATE_PROTOCOL, GatePolicy
+from dgw.workbench.gate.policy import GatePolicy
 from dgw.workbench.gate.rounds import PairRounds, Stage
 from dgw.workbench.gate.sides import Entry, SideJob, SideSetup, Wanted, both
 from dgw.workbench.gate.verdict import Status
@@ -237,7 +237,7 @@ class _Gate:
         out, policy = self.out, self.setup.policy
         code = {key: (one.base.identity, one.head.identity) for key, one in out.found.items()}
         where = [out.environment.device, out.environment.device_uuid, out.environment.driver]
-        return digest([code, where, GATE_PROTOCOL, policy.rounds, policy.turn_s, policy.locked_hz])[:32]
+        return digest([code, where, policy.protocol, policy.rounds, policy.turn_s, policy.locked_hz])[:32]
 
     # -- time
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dgw.errors import UsageError
 from dgw.model import Noun
+from dgw.workbench.locked_clock import at
 from dgw.workbench.protocol import PROTOCOL
 
 GATE_PROTOCOL = f"gate-pairs/1 child/{PROTOCOL}"
-"""Names the rules of measuring: figures of gates with another protocol are never pooled or compared with these."""
+"""Names the rules of measuring: figures of gates with another protocol are never pooled or compared with these. Figures
+at a locked SM clock have one of their own (`GatePolicy.protocol`)."""
 
 
 class GatePolicy(Noun, frozen=True, kw_only=True):
@@ -40,6 +42,11 @@ class GatePolicy(Noun, frozen=True, kw_only=True):
     most_warm_up: float = 5.0  # warm-up lasts at most this many times as long
     max_sets: int = 256
     seed: int = 0
+
+    @property
+    def protocol(self) -> str:
+        """What figures that were taken by this policy are named by: the rules of measuring, and the locked clock."""
+        return GATE_PROTOCOL + at(self.locked_hz)
 
     @property
     def underpowered(self) -> float:

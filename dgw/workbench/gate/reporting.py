@@ -12,8 +12,9 @@ from dgw.model import Measurement, Record, digest
 from dgw.workbench.gate.counting import Calibration, Explain, changes
 from dgw.workbench.gate.decide import Judged, Judgement, judge
 from dgw.workbench.gate.measure import SENTINEL, Found, Measured
-from dgw.workbench.gate.policy import GATE_PROTOCOL, GatePolicy
+from dgw.workbench.gate.policy import GatePolicy
 from dgw.workbench.gate.verdict import Change, GateCase, GateReport, Side, Status
+from dgw.workbench.locked_clock import named
 
 _TIME_ALONE = ("unchanged", "improved", "inconclusive")
 
@@ -41,7 +42,7 @@ def report(
 ) -> GateReport:
     """The report. `explain` turns two records into sentences, `shown` a source file into its name in the repository."""
     judgement = judge(measured.pooled, measured.timed, measured.sentinels, policy)
-    build = _Build(measured, judgement, calibration, explain, shown)
+    build = _Build(measured, judgement, policy, calibration, explain, shown)
     first = next((one.head.record for one in measured.found.values() if one.head.record is not None), None)
     toolchain = f"nvrtc {first.environment.nvrtc}" if first is not None and first.environment.nvrtc else ""
     notes = [*measured.notes, *([judgement.fault] if judgement.fault else [])]
@@ -61,7 +62,7 @@ def report(
         suite=heading.suite,
         device=measured.environment.device,
         toolchain=toolchain,
-        protocol=GATE_PROTOCOL,
+        protocol=policy.protocol,
         environment=measured.environment,
         cases=tuple(build.case(key, one) for key, one in measured.found.items()),
         sentinels=tuple(build.sentinel(key) for key in measured.sentinels),
@@ -85,6 +86,7 @@ def report(
 class _Build:
     measured: Measured
     judgement: Judgement
+    policy: GatePolicy
     calibration: Calibration | None
     explain: Explain | None
     shown: Callable[[str], str]
@@ -145,17 +147,16 @@ class _Build:
         seconds = None
         if judged is not None and judged.rounds is not None:
             seconds = judged.rounds.time_base if side == "base" else judged.rounds.time_head
-        time: tuple[Measurement, ...] = ()
+        measured = self._measurements(key, found, side)
         if seconds is not None and not math.isnan(seconds):
             metric = "time_hot" if found.hot else "time_cold"
-            time = (
-                Measurement(metric=metric, value=seconds, unit="s", collector="gate", protocol=GATE_PROTOCOL),
-            )  # fmt: skip
+            time = Measurement(metric=metric, value=seconds, unit="s", collector="gate", protocol=self.policy.protocol)
+            measured = (*measured, time)
         return msgspec.structs.replace(
             entry.record,
             outcome="ok",
             environment=self.measured.environment,
-            measurements=(*self._measurements(key, found, side), *time),
+            measurements=named(measured, self.policy.locked_hz),
         )
 
     def sentinel(self, key: str) -> GateCase:
