@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
-FAMILIES = ("hopper", "cuda")
-"""Ladders that a walk knows, the best first. It stays in the one it begins in, and shows the tops of the others."""
-
 
 @app.command()
 @options.spread
@@ -142,7 +139,7 @@ def _start(case: Case, variants: Mapping[str, Variant], where: Machine) -> Start
     from dgw.recipes.sequence import Start
 
     variant = variants[case.variant]
-    rungs = _rungs(case.problem, variants, where)
+    rungs = _rungs(case.problem, variants, where)  # a walk stays in its ladder, and shows the tops of the others
     ladder = tuple(rung for rung in rungs if variant.stage is None or rung.family == variant.family)
     tops = {rung.family: rung for rung in rungs if variant.stage is not None and rung.family != variant.family}
     return Start(
@@ -158,15 +155,16 @@ def _start(case: Case, variants: Mapping[str, Variant], where: Machine) -> Start
 
 
 def _rungs(problem: Problem, variants: Mapping[str, Variant], where: Machine) -> tuple[Rung, ...]:
-    """The stages that run here, lowest first, with the tunables that each chooses for the problem. Hopper's need a GPU,
-    because the emulator has no wgmma."""
+    """The stages that run here, the best family first and in it the lowest, with the tunables that each chooses for the
+    problem. Hopper's need a GPU, because the emulator has no wgmma. What needs another package (Triton) is no rung."""
+    from dgw.kernels.loader import FAMILY_ORDER
     from dgw.recipes.sequence import Rung
 
     found = []
-    for family in FAMILIES:
+    for family in FAMILY_ORDER:
         for variant in sorted(variants.values(), key=lambda one: one.stage or 0):
             plain = any(arch[-1].isdigit() for arch in variant.architectures)
-            runs = variant.runs_on(where.device.arch) and (where.engine == "gpu" or plain)
+            runs = variant.runs_on(where.device.arch) and (where.engine == "gpu" or plain) and not variant.needs
             if variant.family == family and variant.stage is not None and runs:
                 config = variant.config_for(problem, where.device)
                 found.append(Rung(variant.id, variant.version, variant.stage, config, family))

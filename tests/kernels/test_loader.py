@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from dgw.errors import DgwError, UsageError
-from dgw.kernels.loader import load, select
+from dgw.kernels import loader
+from dgw.kernels.loader import FAMILY_ORDER, load, select
 from dgw.toolchain.devices import device
 
 DECLARATION = """
@@ -27,6 +28,13 @@ def test_the_ladder_and_the_baselines_load_in_order_of_stage() -> None:
     variants = load()
     assert [i for i in variants if i.startswith("cuda/")][:3] == ["cuda/naive", "cuda/tiled", "cuda/swizzled"]
     assert variants["baselines/cublas"].bind is not None
+
+
+def test_the_families_are_listed_in_one_place_which_has_every_ladder() -> None:
+    assert {v.family for v in load().values() if v.stage is not None} == set(FAMILY_ORDER)
+    package = Path(loader.__file__).parents[1]
+    naming = [path.name for path in package.rglob("*.py") if '"hopper"' in path.read_text(encoding="utf-8")]
+    assert naming == ["loader.py"]
 
 
 def test_loading_imports_neither_torch_nor_cuda() -> None:
