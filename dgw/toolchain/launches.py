@@ -47,7 +47,12 @@ def complete(plan: Plan, builds: Mapping[Source, Build]) -> Plan:
 
 
 def too_large(plan: Plan, device: Device) -> str:
-    """Why `device` cannot hold a block of a complete plan whose compiler chose more shared memory than there is."""
+    """Why `device` cannot hold a block of a complete plan whose compiler chose more shared memory than there is.
+
+    Such a case is refused, and not launch-failed as what `unlaunchable` finds: a declaration says itself what its
+    launch takes, and refuses what is too much (declaring.refuses_launch), but of Triton's kernels only the compiler
+    knows it. This is the refusal that they would give, and so a row of a sweep and no failure.
+    """
     for launch in plan.launches:
         if launch.source.language == "triton" and launch.shared_bytes > device.shared_per_block:
             return (
@@ -58,7 +63,10 @@ def too_large(plan: Plan, device: Device) -> str:
 
 
 def unlaunchable(plan: Plan, builds: Mapping[Source, Build], device: Device) -> str:
-    """Why `device` refuses a launch of a complete plan, in words with both figures; empty where it takes them all."""
+    """Why `device` refuses a launch of a complete plan, in words with both figures; empty where it takes them all.
+
+    Such a case is launch-failed: its declaration took the problem and then asked for what cannot be.
+    """
     for launch in plan.launches:
         if reason := _refused(launch, builds[launch.source], device):
             return f"{device.name} cannot launch {launch.entry}: {reason}"

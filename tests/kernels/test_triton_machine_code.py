@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,7 @@ from dgw.toolchain.cache import CompileCache
 from dgw.toolchain.devices import device, device_for_arch
 from dgw.toolchain.launches import complete, too_large
 from dgw.workbench.collectors.emulator import Emulation, emulate
+from dgw.workbench.prepare import prepare
 
 STAGES = [variant for variant in load().values() if variant.family == "triton"]
 BY_NAME = {variant.name: variant for variant in STAGES}
@@ -68,6 +70,17 @@ def test_every_dtype_and_layout_compiles_without_spills(variant: Variant, arch: 
     for dtype in variant.dtypes:
         for layout in ("nn", "nt", "tn", "tt"):
             sound(variant, gemm(4096, 4096, 4096, dtype, layout), device_for_arch(arch), cache)
+
+
+def test_too_much_shared_memory_that_only_the_compiler_could_tell_is_a_refusal_and_no_failure(
+    cache: CompileCache,
+) -> None:
+    variant = dataclasses.replace(BY_NAME["tensor-core"], refuses=lambda *_: None)  # a declaration that does not guess
+    small = replace(A100, shared_per_block=1024)
+    case = Case(problem=gemm(64, 64, 64), variant=variant.id, config=variant.defaults() | SMALL)
+    record = prepare(case, variant, small, cache).record
+    assert record.outcome == "refused"
+    assert "bytes of shared memory a block, but a100 has 1024" in record.reason
 
 
 def test_each_stage_is_compiled_to_what_it_is_about(cache: CompileCache) -> None:
