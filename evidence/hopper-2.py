@@ -3,6 +3,7 @@ and no cliff off alignment."""
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -179,17 +180,17 @@ def memcheck(topic: Topic) -> dict[str, Any]:
 
 
 def cliff(topic: Topic) -> dict[str, Any]:
-    """Sizes that the copy engine cannot step through against their aligned neighbours."""
+    """Sizes that the copy engine cannot step through against their aligned neighbours, in every layout."""
     shapes = [f"{size}x{size}x{size}" for pair in ALIGNED for size in pair]
     run = topic.dgw(
-        "profile", "--variant", PERSISTENT, "--against", "none", "--counters", "none", "--layout", "nt",
+        "profile", "--variant", PERSISTENT, "--against", "none", "--counters", "none", "--layout", ",".join(LAYOUTS),
         "--shape", ",".join(shapes), "--json",
     ).run  # fmt: skip
-    times = {record.case.problem.shape: record.number("time_cold") for record in run.records}
-    for one, other in ALIGNED:
-        near, far = (times.get(f"{size}x{size}x{size}") for size in (one, other))
+    times = {(r.case.problem.layout, r.case.problem.shape): r.number("time_cold") for r in run.records}
+    for layout, (one, other) in itertools.product(LAYOUTS, ALIGNED):
+        near, far = (times.get((layout, f"{size}x{size}x{size}")) for size in (one, other))
         ratio = far / near if near and far else None
-        topic.show(f"persistent at {other}^3 over {one}^3: time", ratio, "ratio", "<=", 1.25)
+        topic.show(f"persistent at {other}^3 over {one}^3, {layout}: time", ratio, "ratio", "<=", 1.25)
     return {"run": thin(run, ("time_cold", "time_hot", "tflops"))}
 
 

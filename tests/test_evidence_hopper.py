@@ -149,12 +149,14 @@ def test_a_size_off_alignment_is_compared_with_its_own_neighbour(
     def answer(arguments: Sequence[str]) -> list[Record]:
         seconds = {1000: 1.0, 1001: 1.2, 2048: 3.0, 2047: 4.5, 4096: 9.0}
         return [
-            full_record(seconds=time, case=Case(problem=gemm(size, size, size, layout="nt"), variant="v/v"))
+            full_record(seconds=time, case=Case(problem=gemm(size, size, size, layout=layout), variant="v/v"))
             for size, time in seconds.items()
+            for layout in ("nn", "nt")
         ]
 
     _, rows = measured(script, monkeypatch, "cliff", answer)
-    assert [(row["value"], row["holds"]) for row in rows] == [(1.2, True), (1.5, False), (None, False)]
+    found = [(1.2, True), (1.5, False), (None, False)]
+    assert [(row["value"], row["holds"]) for row in rows] == [*found, *found, *[(None, False)] * 6]
 
 
 class Fake(FakeCuda):
