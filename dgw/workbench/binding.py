@@ -60,7 +60,7 @@ def argument_bytes(
     workspace_address: Callable[[str], int],
     tensor_map: Callable[[TensorMap], bytes],
 ) -> bytes:
-    """The bytes of one kernel parameter: an address, a number, or the 128 bytes of a tensor map.
+    """The bytes of one kernel parameter: an address, a number, or the 128 bytes of each tensor map.
 
     A Pointer to an operand that the problem lacks (C with beta 0, no bias) is a null pointer. `a_scale`, `b_scale` and
     `d_scale` are the scale factors of an operand (operands/quantisation.py), null where it has none.

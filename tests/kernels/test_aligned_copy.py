@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from dgw.kernels.hopper import alignment
+from dgw.kernels.hopper import alignment, lines
 from dgw.kernels.loader import load
 from dgw.model import Launch, Operand, Problem, Source, gemm
 from dgw.operands import layouts
@@ -60,23 +60,25 @@ class Copying:
     first: dict[str, int] = field(default_factory=dict)  # address of its first element
     copies: dict[str, Elements] = field(default_factory=dict)
     loads: Loads = field(default_factory=Loads)
+    phases: dict[str, int] = field(init=False)
     outcome: Outcome = field(init=False)
 
     def __post_init__(self) -> None:
-        self.names = alignment.copied(self.problem)
+        self.phases = lines.phases(self.problem)
+        self.names = alignment.copied(self.phases)
         memory, bits = Memory(), np.random.default_rng(len(self.names))
         for name in ("a", "b"):
             offset = self.problem.operands()[name].offset
             size = offset + layouts.extent(self.problem, name)
             self.stored[name] = bits.integers(1, 1 << 16, size, dtype=np.uint16)  # never what padding becomes
             self.first[name] = memory.register(name, self.stored[name], writable=False) + 2 * offset
-        for name, size in alignment.workspaces(self.problem).items():
+        for name, size in alignment.workspaces(self.problem, self.phases).items():
             self.copies[name] = np.full(size // 2, 0xFFFF, np.uint16)
             self.first[name] = memory.register(name, self.copies[name])
         self.outcome = self._emulated(self.launch(), memory)
 
     def launch(self) -> Launch:
-        (found,) = alignment.copying(self.problem)
+        (found,) = alignment.copying(self.problem, self.phases)
         return found
 
     def _emulated(self, launch: Launch, memory: Memory) -> Outcome:
@@ -92,17 +94,22 @@ class Copying:
 
     def copy(self, name: str) -> Elements:
         """The copy of an operand, lines by elements."""
-        return self.copies[f"aligned {name}"].reshape(alignment.stored_shape(self.problem, name)[0], -1)
+        return self.copies[f"aligned {name}"].reshape(lines.stored_shape(self.problem, name)[0], -1)
 
     def expected(self, name: str) -> Elements:
         """The lines of an operand, and zeros up to whole 128 bytes."""
-        lines, width = alignment.stored_shape(self.problem, name)
+        count, width = lines.stored_shape(self.problem, name)
         offset, step = self.problem.operands()[name].offset, self.problem.leading_dimension(name)
-        found = np.zeros((lines, -(-width // 64) * 64), np.uint16)
-        for line in range(lines):
+        found = np.zeros((count, -(-width // 64) * 64), np.uint16)
+        for line in range(count):
             start = offset + line * step
             found[line, :width] = self.stored[name][start : start + width]
         return found
+
+
+def copying(problem: Problem) -> tuple[Launch, ...]:
+    """The launch that copies what has to be, for a kernel that reads no lines in phases."""
+    return alignment.copying(problem, lines.phases(problem))
 
 
 def is_right(copying: Copying, names: Sequence[str] = ("a", "b")) -> None:
@@ -160,9 +167,9 @@ def test_blocks_stride_over_what_is_larger_than_the_grid(monkeypatch: pytest.Mon
 
 
 def test_a_problem_of_a_thousand_fills_every_sm_in_one_wave() -> None:
-    (launch,) = alignment.copying(gemm(1001, 1001, 1001))
+    (launch,) = copying(gemm(1001, 1001, 1001))
     assert 132 <= launch.grid[0] * launch.grid[1] <= alignment.BLOCKS
-    (launch,) = alignment.copying(gemm(16383, 16383, 16383))
+    (launch,) = copying(gemm(16383, 16383, 16383))
     assert launch.grid[0] == alignment.BLOCKS
 
 
@@ -180,7 +187,7 @@ def test_a_line_is_read_in_sixteen_bytes_and_only_off_alignment_twice(step: int,
 
 
 def test_the_copy_spills_no_registers_and_its_blocks_fill_an_sm(cache: CompileCache) -> None:
-    (launch,) = alignment.copying(gemm(1001, 1001, 1001))
+    (launch,) = copying(gemm(1001, 1001, 1001))
     used = build(launch.source, PERSISTENT.root, PERSISTENT.includes, "sm_90a", cache).resources(launch.entry)
     assert (used.spill_store_bytes, used.spill_load_bytes, used.local_bytes) == (0, 0, 0)
     assert used.registers <= 64

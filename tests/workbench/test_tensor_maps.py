@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from dgw.model import TensorMap, gemm
+from dgw.kernels.hopper import lines, tiling
+from dgw.model import Config, Problem, TensorMap, gemm
 from dgw.workbench.device.driver import Driver
 from dgw.workbench.device.launch import tensor_map
 from tests.workbench.fake_cuda import FakeCuda
@@ -19,24 +23,54 @@ BASE, COPY = 1 << 20, 1 << 24
 class Fake(FakeCuda):
     """Keeps what it is asked for."""
 
-    asked: tuple[Any, ...] = ()
+    asked: tuple[tuple[Any, ...], ...] = ()
 
     def _cuTensorMapEncodeTiled(self, *arguments: Any) -> Any:  # noqa: N802
-        self.asked = arguments
+        self.asked = (*self.asked, arguments)
         return SimpleNamespace(opaque=range(16))
+
+
+@dataclass(frozen=True)
+class Map:
+    """What the driver is told: address, extents, strides in bytes and box, columns first."""
+
+    address: int
+    extents: list[int]
+    strides: list[int]
+    box: list[int]
+
+    def load(self, memory: NDArray[np.uint16], line: int, column: int) -> NDArray[np.uint16]:
+        """A box of `memory`, which begins at BASE, as the copy engine reads it: zeros out of bounds."""
+        assert self.address % 16 == 0
+        assert self.strides[0] % 16 == 0
+        found = np.zeros(self.box[::-1], np.uint16)
+        for row, at in enumerate(range(line, line + self.box[1])):
+            first = (self.address - BASE + at * self.strides[0]) // 2
+            for col in range(self.box[0]):
+                if at < self.extents[1] and 0 <= column + col < self.extents[0]:
+                    found[row, col] = memory[first + column + col]
+        return found
+
+
+def made(problem: Problem, wanted: TensorMap) -> list[Map]:
+    """The maps of all phases."""
+    fake = Fake(problem)
+    buffers: Any = SimpleNamespace(problem=problem, address=lambda name: BASE + 2 * problem.operands()[name].offset)
+    scratch: Any = SimpleNamespace(address=lambda name: COPY)
+    gpu: Any = SimpleNamespace(driver=Driver(fake))
+    assert len(tensor_map(gpu, buffers, wanted, scratch)) == 128 * wanted.phases
+    return [
+        Map(address, *([int(number) for number in numbers] for numbers in (extents, strides, box)))
+        for _, _, address, extents, strides, box, *_ in fake.asked
+    ]
 
 
 def encoded(wanted: TensorMap, offset: int = 0) -> tuple[int, list[int], list[int], list[int]]:
     """Address, extents, strides in bytes and box for A of 48 x 40 f16, 64 elements from row to row."""
     plain = gemm(48, 24, 40)
     problem = msgspec.structs.replace(plain, a=msgspec.structs.replace(plain.a, ld=64, offset=offset))
-    fake = Fake(problem)
-    buffers: Any = SimpleNamespace(problem=problem, address=lambda name: BASE + 2 * problem.operands()[name].offset)
-    scratch: Any = SimpleNamespace(address=lambda name: COPY)
-    assert len(tensor_map(SimpleNamespace(driver=Driver(fake)), buffers, wanted, scratch)) == 128  # type: ignore[arg-type]
-    _, rank, address, extents, strides, box, *_ = fake.asked
-    assert rank == len(extents) == len(box)
-    return address, *([int(number) for number in numbers] for numbers in (extents, strides, box))
+    (found,) = made(problem, wanted)
+    return found.address, found.extents, found.strides, found.box
 
 
 def test_a_map_has_columns_first_and_the_distance_of_rows_in_bytes() -> None:
@@ -54,3 +88,37 @@ def test_a_shifted_map_begins_at_sixteen_bytes_and_ends_where_the_operand_does(o
     assert address % 16 == 0
     assert address + 2 * shift == BASE + 2 * offset
     assert (extents, strides) == ([40 + shift, 48], [128])
+
+
+@pytest.mark.parametrize("offset", [0, 3, 8])
+@pytest.mark.parametrize("ld", [93, 95, 90, 92])
+@pytest.mark.parametrize("layout", ["nt", "tn"])
+def test_boxes_of_all_phases_together_are_a_tile_of_the_operand(layout: str, ld: int, offset: int) -> None:
+    """Loaded as WgmmaTile does: line t of the tile, or of a block across k, is the line that `place` says."""
+    m, k = (150, 89) if layout == "nt" else (89, 150)
+    plain = gemm(m, 256, k, layout=layout)
+    a = msgspec.structs.replace(plain.a, ld=ld, offset=offset)
+    problem = msgspec.structs.replace(plain, a=a, b=msgspec.structs.replace(plain.b, ld=ld if layout == "tn" else k))
+    if layout == "tn":
+        problem = msgspec.structs.replace(problem, b=msgspec.structs.replace(plain.b, ld=264))
+    along_k, extent = layout == "nt", 128
+    config: Config = {"BM": 128, "BN": 256, "PHASED": 1}
+    phases = lines.phases(problem, lines.tile_of(config))
+    count = phases["a"]
+    assert count > 1
+    said = lines.defines(problem, phases)
+    shifts = [(int(said["SHIFT_A"]) + phase * int(said["STEP_A"])) % 8 for phase in range(count)]
+    maps = made(problem, tiling.box(problem, "a", extent, count))
+    memory = np.arange(1, offset + 150 * ld + 1, dtype=np.uint16)
+    stored = np.zeros((256 + 64, 256), np.uint16)
+    for line in range(150):
+        stored[line, :89] = memory[offset + line * ld : offset + line * ld + 89]
+    size = extent if along_k else 64
+    for first, column in ((0, 0), (size, 0), (0, 64), (size, 64)):
+        loaded = np.concatenate([
+            one.load(memory, first // count, column + shift) for one, shift in zip(maps, shifts, strict=True)
+        ])  # fmt: skip
+        t = np.arange(size)
+        assert np.array_equal(
+            loaded, stored[first + t % (size // count) * count + t // (size // count), column : column + 64]
+        )

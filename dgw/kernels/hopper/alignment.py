@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from dgw.kernels.declaring import ceil_div
-from dgw.kernels.hopper import tiling
+from dgw.kernels.hopper import lines
 from dgw.model import Argument, Launch, Pointer, Problem, Scalar, Source, TensorMap, Workspace
 
 THREADS = 128
@@ -15,47 +15,47 @@ LANES = 8  # that copy 128 bytes of a line
 BLOCKS = 132 * 1024 // THREADS  # of an operand: what an H200 runs at once; they stride over larger ones
 
 
-def stored_shape(problem: Problem, name: str) -> tuple[int, int]:
-    """Lines and elements a line of operand `name` as it is stored."""
-    rows, cols = problem.logical_shape(name)
-    return (rows, cols) if problem.operands()[name].order == "row" else (cols, rows)
+Phases = dict[str, int]
+"""Of A and B: how many they are read in, 0 where they are copied (lines.phases)."""
 
 
-def copied(problem: Problem) -> tuple[str, ...]:
+def copied(found: Phases) -> tuple[str, ...]:
     """Which of A and B have to be copied."""
-    return tuple(name for name in ("a", "b") if not tiling.can_step(problem, name))
+    return tuple(name for name, count in found.items() if not count)
 
 
 def copy_ld(problem: Problem, name: str) -> int:
     """Elements from line to line of the copy."""
-    return ceil_div(stored_shape(problem, name)[1], LINE) * LINE
+    return ceil_div(lines.stored_shape(problem, name)[1], LINE) * LINE
 
 
-def workspaces(problem: Problem) -> dict[str, int]:
+def workspaces(problem: Problem, found: Phases) -> dict[str, int]:
     """The copies, in bytes."""
-    return {f"aligned {name}": stored_shape(problem, name)[0] * copy_ld(problem, name) * 2 for name in copied(problem)}
+    return {
+        f"aligned {name}": lines.stored_shape(problem, name)[0] * copy_ld(problem, name) * 2 for name in copied(found)
+    }
 
 
-def redirected(problem: Problem, box: TensorMap) -> TensorMap:
+def redirected(problem: Problem, box: TensorMap, found: Phases) -> TensorMap:
     """The tensor map of the operand, or of its copy."""
-    if box.operand not in copied(problem):
+    if box.operand not in copied(found):
         return box
     return msgspec.structs.replace(box, workspace=f"aligned {box.operand}", ld=copy_ld(problem, box.operand), shift=0)
 
 
-def copying(problem: Problem) -> tuple[Launch, ...]:
-    """The launch that makes the copies; none where the operands are aligned."""
-    names = copied(problem)
+def copying(problem: Problem, found: Phases) -> tuple[Launch, ...]:
+    """The launch that makes the copies; none where the operands are read in place."""
+    names = copied(found)
     if not names:
         return ()
     pair = (names[0], names[-1])  # twice the same where one is copied: there are no blocks of y 1 then
-    shapes = [stored_shape(problem, name) for name in pair]
+    shapes = [lines.stored_shape(problem, name) for name in pair]
     arguments: list[Argument] = [Pointer(operand=name) for name in pair]
     arguments += [Workspace(name=f"aligned {name}") for name in pair]
-    arguments += [Scalar(name=f"lines {i}", value=lines) for i, (lines, _) in enumerate(shapes)]
+    arguments += [Scalar(name=f"lines {i}", value=count) for i, (count, _) in enumerate(shapes)]
     arguments += [Scalar(name=f"width {i}", value=width) for i, (_, width) in enumerate(shapes)]
     arguments += [Scalar(name=f"ld{name}", dtype="i64") for name in pair]
-    most = max(ceil_div(lines, LINES) * ceil_div(width, LINE) for lines, width in shapes)
+    most = max(ceil_div(count, LINES) * ceil_div(width, LINE) for count, width in shapes)
     blocks = min(BLOCKS, ceil_div(most * LANES, THREADS))
     return (
         Launch(

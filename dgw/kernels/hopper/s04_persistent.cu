@@ -4,6 +4,7 @@
 // The producer does not stop where a tile ends: while the consumers finish and store one, the ring fills with the next. So
 // the position in the ring, slot and parity, is carried from tile to tile. The CTAs of a cluster take neighbouring tiles:
 // those in one row of tiles need the same A, those in one column the same B, and each loads a part for all of them.
+#include "dgw/column_order.cuh"
 #include "dgw/tile_order.cuh"
 #include "dgw/tile_output.cuh"
 #include "dgw/wgmma_ring.cuh"
@@ -11,10 +12,10 @@
 using namespace dgw;
 
 constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
-using Output = TileOutput<BN>;
+using Output = TileOutput<BN, Ring::TileA::APART>;
 
 extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
-    persistent(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
+    persistent(const __grid_constant__ TensorMaps<PHASES_A> map_a, const __grid_constant__ TensorMaps<PHASES_B> map_b,
                const __grid_constant__ TensorMap map_d, const char* c, char* d, const char* bias, const char* residual,
                const float* scale, int m, int n, int k, i64 ldc, i64 ldd, i64 ldr, float alpha, float beta,
                float zero_point) {
@@ -57,8 +58,10 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
             const BiasOfLane<BN> addends(epilogue, tile.n, lane);
             ring.settle(sums);
 #pragma unroll
+            for (int i = 0; i < Ring::TILES_M; ++i) order_columns<Ring::TileB::APART>(sums[i], threadIdx.x % 32);
+#pragma unroll
             for (int i = 0; i < Ring::TILES_M; ++i) {
-                const int row = tile.m + ring.first_row() + i * 64 + int(warp % 4) * 16;
+                const int row = tile.m + Ring::TileA::place(ring.first_row() + i * 64 + int(warp % 4) * 16);
                 output.store(sums[i], addends, row, tile.n, lane);
             }
             if constexpr (PINGPONG) ring.skip(tiles_k);

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dgw.kernels.hopper import selector, tile_launch, tiling
+from dgw.kernels.hopper import lines, selector, tile_launch, tiling
 from dgw.model import Claim, Config, Device, Epilogue, Plan, Problem, Variant
 
 
@@ -15,13 +15,14 @@ def choose(problem: Problem, pinned: Config, device: Device) -> tuple[Config, tu
     if found is None:
         return None
     plain = problem.epilogue == Epilogue() and not {"c", "bias", "residual"} & problem.operands().keys()
+    plain = plain and not lines.exchanges_columns(problem, found.config)
     reason = "registers stay where they are: plain sums are stored with few" if plain else "registers move to the sums"
     return {**found.config, "SETMAXNREG": 0 if plain else 1}, (*found.reasons, reason)
 
 
 def plan(problem: Problem, config: Config, device: Device) -> Plan:
     """At most one CTA an SM in whole clusters, or with SPLIT a cluster for every tile."""
-    tile = tiling.Tiling.of(problem, config, tiling.output_of(problem))
+    tile = tiling.Tiling.of(problem, config, tiling.output_of(problem, config))
     if tile.split > 1:
         return tile_launch.plan(problem, config, "split_k.cu", map_d=True)
     clusters = min(tile.clusters(problem), selector.resident(device, tile.cluster) // tile.cluster)
@@ -44,6 +45,7 @@ VARIANT = Variant(
         tiling.SPLIT,
         tiling.GROUP_M,
         tiling.PINGPONG,
+        tiling.PHASED,
         tiling.SETMAXNREG,
     ),
     refuses=tiling.refuses_fused,

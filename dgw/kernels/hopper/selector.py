@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dgw.kernels.declaring import ceil_div, element_bytes, k_major
-from dgw.kernels.hopper import alignment, tiling
+from dgw.kernels.hopper import alignment, lines, tiling
 from dgw.model import Config, Device, Problem, Tunable
 
 F64 = npt.NDArray[np.float64]
@@ -86,6 +86,7 @@ def _candidates(
                 {
                     "BM": bm, "BN": bn, "STAGES": tile.stages, "CLUSTER_M": cluster_m, "CLUSTER_N": cluster_n,
                     "SPLIT": split, "GROUP_M": fixed.get("GROUP_M", max(1, GROUP_ROWS // bm)),
+                    "PHASED": fixed.get("PHASED", 0),
                 }
             )  # fmt: skip
     return tuple(found)
@@ -101,7 +102,8 @@ def resident(device: Device, cluster: int) -> int:
 
 
 def estimate(problem: Problem, configs: tuple[Config, ...], device: Device) -> F64:
-    """Seconds of `problem` with each of `configs`."""
+    """Seconds of `problem` with each of `configs`, which copy the same operands first."""
+    copied = _copied(problem, configs[0])
     bm, bn, cluster_m, cluster_n, split, stages = (
         np.array([int(config[name]) for config in configs], np.float64)
         for name in ("BM", "BN", "CLUSTER_M", "CLUSTER_N", "SPLIT", "STAGES")
@@ -112,7 +114,9 @@ def estimate(problem: Problem, configs: tuple[Config, ...], device: Device) -> F
     slots = np.array([resident(device, int(size)) for size in shared * split], np.float64)
     tiles_k = np.ceil(ceil_div(problem.k, tiling.DEPTH) / split)
 
-    step = _mean((_products(bm, bn), _from_l2(problem, bm, bn, cluster_m, cluster_n), LATENCY / stages), OVERLAP)
+    step = _mean(
+        (_products(bm, bn), _from_l2(problem, bm, bn, cluster_m, cluster_n, copied), LATENCY / stages), OVERLAP
+    )
     step = step * np.where(shared > 1, CLUSTERED, 1.0)
     exchange = np.where(split > 1, EXCHANGE + bm * bn * EXCHANGED / CLOCK * (split - 1) / split, 0.0)
     tile = tiles_k * step + TILE + bm * bn * STORE / CLOCK + exchange
@@ -136,13 +140,13 @@ def _products(bm: F64, bn: F64) -> F64:
     return found
 
 
-def _from_l2(problem: Problem, bm: F64, bn: F64, cluster_m: F64, cluster_n: F64) -> F64:
+def _from_l2(problem: Problem, bm: F64, bn: F64, cluster_m: F64, cluster_n: F64, copied: tuple[str, ...]) -> F64:
     """Seconds in which an SM takes a k tile of both operands from L2, one copy for a cluster."""
     taken = np.zeros_like(bm)
     for name, extents, sharers in (("a", bm, cluster_n), ("b", bn, cluster_m)):
         along_k = k_major(problem, name)
         tile = np.array([tiling.tile_bytes(int(extent), along_k) for extent in extents], np.float64)
-        taken += tile / sharers * (STRADDLE if _straddles(problem, name) else 1.0)
+        taken += tile / sharers * (STRADDLE if _straddles(problem, name, copied) else 1.0)
     found: F64 = taken / SM_BYTES / CLOCK
     return found
 
@@ -155,8 +159,8 @@ def _from_dram(problem: Problem, once_a: npt.NDArray[np.bool_], once_b: npt.NDAr
     return (problem.compulsory_bytes + again) / DRAM_BYTES
 
 
-def _straddles(problem: Problem, name: str) -> bool:
-    if name in alignment.copied(problem):
+def _straddles(problem: Problem, name: str, copied: tuple[str, ...]) -> bool:
+    if name in copied:
         return False
     operand = problem.operands()[name]
     step, first = (count * element_bytes(operand.dtype) for count in (problem.leading_dimension(name), operand.offset))
@@ -165,12 +169,20 @@ def _straddles(problem: Problem, name: str) -> bool:
 
 def candidates(problem: Problem, pinned: Config, device: Device) -> tuple[Config, ...]:
     """The space of the selector for `problem`: configs that keep what is `pinned` and fit `device`."""
+    staged = tiling.BY_ROWS if problem.d.dtype in tiling.OUTPUTS else tiling.FROM_REGISTERS
     found = _candidates(
-        k_major(problem, "a"), k_major(problem, "b"), tiling.output_of(problem), device.shared_per_block,
-        tuple(sorted(pinned.items())),
-    )  # fmt: skip
+        k_major(problem, "a"), k_major(problem, "b"), staged, device.shared_per_block, tuple(sorted(pinned.items()))
+    )
     tiles_k = ceil_div(problem.k, tiling.DEPTH)
-    return tuple(config for config in found if int(config["SPLIT"]) <= tiles_k)
+    possible = tuple(config for config in found if int(config["SPLIT"]) <= tiles_k)
+    if all(lines.can_step(problem, name) for name in ("a", "b")):
+        return possible
+    copies = [len(_copied(problem, config)) for config in possible]
+    return tuple(config for config, count in zip(possible, copies, strict=True) if count == min(copies))
+
+
+def _copied(problem: Problem, config: Config) -> tuple[str, ...]:
+    return alignment.copied(lines.phases(problem, lines.tile_of(config)))
 
 
 def choose(problem: Problem, pinned: Config, device: Device) -> Choice | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from dgw.kernels import declaring
-from dgw.kernels.hopper import alignment, tiling
-from dgw.model import Config, Launch, Plan, Problem, Source
+from dgw.kernels.hopper import alignment, lines, tiling
+from dgw.model import Config, Launch, Plan, Problem, Source, TensorMap
 
 
 def plan(
@@ -20,21 +22,24 @@ def plan(
     defined: tuple[str, ...] = ("GROUP_M",),
 ) -> Plan:
     """`source` is NAME.cu or sNN_NAME.cu with the kernel NAME. With `map_d` it takes a tensor map of D, which is a map
-    of A where the copy engine does not store D; without, it stores D from registers.
+    of A where the copy engine does not store D, and reads lines in phases; without, it stores D from registers.
 
     By default a cluster for each cluster of tiles of D, and the threads of a ring. `defined`: tunables that become
     defines beside those of the tiling.
     """
-    output = tiling.output_of(problem) if map_d else tiling.FROM_REGISTERS
+    output = tiling.output_of(problem, config) if map_d else tiling.FROM_REGISTERS
     tile = tiling.Tiling.of(problem, config, output)
+    found = lines.phases(problem, lines.tile_of(config) if map_d else None)
     boxes = [
-        tiling.box(problem, "a", tile.bm // tile.cluster_n),
-        tiling.box(problem, "b", tile.bn // tile.cluster_m),
+        tiling.box(problem, "a", tile.bm // tile.cluster_n, max(found["a"], 1)),
+        tiling.box(problem, "b", tile.bn // tile.cluster_m, max(found["b"], 1)),
     ]
     if map_d:
         by_engine = output == tiling.BY_ENGINE
-        boxes.append(tiling.output_box(problem, tile.columns) if by_engine else tiling.box(problem, "a", tile.bm))
-    defines = tiling.defines(problem, config, output)
+        boxes.append(tiling.output_box(problem, tile.columns) if by_engine else _any_map(problem, boxes[0]))
+    defines = tiling.defines(problem, config, output) | lines.defines(problem, found)
+    crowded = {"c", "residual"} <= problem.operands().keys() or lines.exchanges_columns(problem, config)
+    defines["KEEP_BIAS"] = "false" if map_d and crowded else "true"
     defines |= {name: declaring.integer(config, name) for name in defined}
     wanted = tile.clusters(problem) if clusters is None else clusters
     launch = Launch(
@@ -43,8 +48,16 @@ def plan(
         grid=(wanted * tile.cluster, 1, 1),
         block=(threads or tile.threads, 1, 1),
         cluster=(tile.cluster, 1, 1),
-        arguments=(*(alignment.redirected(problem, box) for box in boxes), *tiling.epilogue_arguments(problem)),
+        arguments=(*(alignment.redirected(problem, box, found) for box in boxes), *tiling.epilogue_arguments(problem)),
         shared_bytes=tile.shared_bytes,
     )
-    steps = (*alignment.copying(problem), launch)
-    return Plan(steps=steps, workspaces=alignment.workspaces(problem), kernels=len(steps), tile=(tile.bm, tile.bn))
+    steps = (*alignment.copying(problem, found), launch)
+    return Plan(
+        steps=steps, workspaces=alignment.workspaces(problem, found), kernels=len(steps), tile=(tile.bm, tile.bn)
+    )
+
+
+def _any_map(problem: Problem, box: TensorMap) -> TensorMap:
+    """A map that can be made, for a kernel that takes one and does not use it."""
+    apart = problem.leading_dimension(box.operand) * box.phases
+    return msgspec.structs.replace(box, phases=1, ld=apart) if box.phases > 1 else box

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dgw.kernels import declaring, tensor
 from dgw.kernels.declaring import ceil_div, integer
+from dgw.kernels.hopper import lines
 from dgw.model import Argument, Config, Device, Pointer, Problem, Scalar, TensorMap, Tunable
 
 INPUTS = ("f16", "bf16")
@@ -34,6 +35,12 @@ PINGPONG = Tunable(
     default=0,
     values=(0, 1),
     meaning="whether two warpgroups compute tiles in turn instead of one together",
+)
+PHASED = Tunable(
+    name="PHASED",
+    default=0,
+    values=(0, 1),
+    meaning="whether lines off 16 bytes are read in phases where they lie, instead of out of a copy",
 )
 SETMAXNREG = Tunable(
     name="SETMAXNREG",
@@ -173,25 +180,13 @@ def tile_bytes(extent: int, along_k: bool) -> int:
     return extent * 128 if along_k else ceil_div(extent, 64) * BLOCK_BYTES
 
 
-def can_step(problem: Problem, name: str) -> bool:
-    """Whether the copy engine can step through operand `name`: its lines are multiples of 16 bytes apart."""
-    operand = problem.operands()[name]
-    rows, cols = problem.logical_shape(name)
-    lines = rows if operand.order == "row" else cols
-    step = problem.leading_dimension(name) * declaring.element_bytes(operand.dtype)
-    return (lines == 1 or step % 16 == 0) and step < 2**40
-
-
-def shift(problem: Problem, name: str) -> int:
-    """Elements from the last multiple of 16 bytes to the first of operand `name`; bases are multiples of 256 bytes."""
-    operand = problem.operands()[name]
-    return operand.offset % (16 // declaring.element_bytes(operand.dtype))
-
-
-def box(problem: Problem, name: str, lines: int) -> TensorMap:
-    """The tensor map of A or B: `lines` of its m or n by 64 of k; stored across k, 64 of k by 64 of m or n."""
-    extents = (lines, 64) if declaring.k_major(problem, name) else (DEPTH, 64)
-    return TensorMap(operand=name, box=extents, swizzle="128", shift=shift(problem, name))
+def box(problem: Problem, name: str, extent: int, phases: int = 1) -> TensorMap:
+    """The tensor maps of A or B, one a phase: together `extent` of its m or n by 64 of k; stored across k, 64 of k by
+    64 of m or n."""
+    count = extent if declaring.k_major(problem, name) else DEPTH
+    return TensorMap(
+        operand=name, box=(count // phases, 64), swizzle="128", shift=lines.shift(problem, name), phases=phases
+    )
 
 
 def output_box(problem: Problem, columns: int) -> TensorMap:
@@ -201,17 +196,19 @@ def output_box(problem: Problem, columns: int) -> TensorMap:
     return TensorMap(operand="d", box=(16, line // size), swizzle=str(line))
 
 
-def output_of(problem: Problem) -> str:
+def output_of(problem: Problem, config: Config) -> str:
     """The way of D to global memory, of a kernel that knows all of them.
 
-    BY_ENGINE: through shared memory, by the copy engine, where it reaches D. BY_ROWS: through shared memory, a row at a
-    time, where it does not. FROM_REGISTERS: a quantised D, of which a lane has eight neighbours in few bytes.
+    BY_ENGINE: through shared memory, by the copy engine, where it reaches D and the rows of a tile follow one another.
+    BY_ROWS: through shared memory, a row at a time, where not. FROM_REGISTERS: a quantised D, of which a lane has eight
+    neighbours in few bytes.
     """
     if problem.d.dtype not in OUTPUTS:
         return FROM_REGISTERS
     whole = problem.n * declaring.element_bytes(problem.d.dtype) % 16 == 0  # the copy engine writes no less
-    reached = whole and can_step(problem, "d") and shift(problem, "d") == 0
-    return BY_ENGINE if reached else BY_ROWS
+    reached = whole and lines.can_step(problem, "d") and lines.shift(problem, "d") == 0
+    together = lines.rows_apart(problem, lines.phases(problem, lines.tile_of(config))) == 1
+    return BY_ENGINE if reached and together else BY_ROWS
 
 
 def epilogue_arguments(problem: Problem) -> tuple[Argument, ...]:
@@ -255,7 +252,7 @@ def refuses(
 
 def refuses_fused(problem: Problem, config: Config, device: Device) -> str | None:
     """Why the stages with a fused epilogue cannot run `problem` with `config` on `device`."""
-    found = refuses(problem, config, device, QUANTISED, output_of(problem))
+    found = refuses(problem, config, device, QUANTISED, output_of(problem, config))
     return found or tensor.refuses_epilogue(problem, device)
 
 
@@ -269,7 +266,6 @@ def defines(problem: Problem, config: Config, output: str) -> Config:
     found |= {"CLUSTER_M": tiling.cluster_m, "CLUSTER_N": tiling.cluster_n, "STAGING_BYTES": tiling.staging_bytes}
     found |= declaring.operand_defines(problem) | tensor.epilogue_defines(problem)
     del found["VEC_A"], found["VEC_B"]  # the copy engine's affair
-    found |= {f"SHIFT_{name.upper()}": shift(problem, name) if can_step(problem, name) else 0 for name in ("a", "b")}
     found["VEC_C"] = min(int(found["VEC_C"]), tensor.COLUMNS) if found["USE_C"] == "true" else 1
     found["VEC_D"] = min(int(found["VEC_D"]), tensor.COLUMNS) if output == FROM_REGISTERS else 1
     found["OUTPUT"] = output

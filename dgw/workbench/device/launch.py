@@ -119,19 +119,26 @@ class Workspaces:
 
 
 def tensor_map(gpu: Gpu, buffers: BufferSet, wanted: TensorMap, scratch: Workspaces) -> bytes:
-    """The 128 bytes of a tiled TMA descriptor: the operand as stored, rows by contiguous columns, 256-byte promotion.
+    """The 128 bytes of a tiled TMA descriptor, or of one for each phase, one behind the other.
 
-    Elements out of bounds read as zero. A box of three extents has the batch first. Raises CudaError when the driver
-    refuses the shape (box over 256, a stride that is no multiple of 16 B, a base that is not 16-byte aligned).
+    It describes the operand as stored, rows by contiguous columns, with 256-byte promotion. Elements out of bounds read
+    as zero. A box of three extents has the batch first. Raises CudaError when the driver refuses the shape (box over
+    256, a stride that is no multiple of 16 B, a base that is not 16-byte aligned).
     """
+    return b"".join(_descriptor(gpu, buffers, wanted, scratch, phase) for phase in range(wanted.phases))
+
+
+def _descriptor(gpu: Gpu, buffers: BufferSet, wanted: TensorMap, scratch: Workspaces, phase: int) -> bytes:
     api, problem = gpu.driver.api, buffers.problem
     operand = problem.operands()[wanted.operand]
     rows, cols = problem.logical_shape(wanted.operand)
     stored = [cols, rows] if operand.order == "row" else [rows, cols]
-    stored[0] += wanted.shift
     width = element_bytes(operand.dtype)
+    ld = wanted.ld or problem.leading_dimension(wanted.operand)
+    shift = (wanted.shift + phase * ld) % (16 // width) if wanted.phases > 1 else wanted.shift
+    stored = [stored[0] + shift, -(-(stored[1] - phase) // wanted.phases)]
     base = scratch.address(wanted.workspace) if wanted.workspace else buffers.address(wanted.operand)
-    strides = [(wanted.ld or problem.leading_dimension(wanted.operand)) * width]
+    strides = [wanted.phases * ld * width]
     if stored[1] == 1:  # one line: any distance will do
         strides = [-(-strides[0] // 16) * 16]
     if len(wanted.box) == 3:
@@ -146,7 +153,7 @@ def tensor_map(gpu: Gpu, buffers: BufferSet, wanted: TensorMap, scratch: Workspa
         "cuTensorMapEncodeTiled",
         getattr(api.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{_TENSOR_TYPES[operand.dtype]}"),
         len(stored),
-        base - wanted.shift * width,
+        base + (phase * ld - shift) * width,
         [api.cuuint64_t(extent) for extent in stored],
         [api.cuuint64_t(stride) for stride in strides],
         [api.cuuint32_t(extent) for extent in box],

@@ -12,21 +12,20 @@ __device__ __forceinline__ void store_matrices(u32 address, u32 m0, u32 m1, u32 
                  : "memory");
 }
 
-// What a lane adds to the sums of its columns: of every eight, two neighbours. It is loaded while tiles are multiplied, so
-// that nobody waits for it; where C and a residual take the registers, when it is added.
+// What a lane adds to the sums of its columns: of every eight, two neighbours. With KEEP_BIAS it is loaded while tiles are
+// multiplied, so that nobody waits for it; where something else takes the registers, when it is added.
 template <int COLUMNS>
 struct BiasOfLane {
     static constexpr int SIZE = size_of(TYPE_BIAS);
-    static constexpr bool KEPT = !(USE_C && USE_RESIDUAL);
     using Pair = u32[SIZE == 4 ? 2 : 1];
 
     const Epilogue& epilogue;
     int first;
-    Pair pairs[USE_BIAS && KEPT ? COLUMNS / 8 : 1];
+    Pair pairs[USE_BIAS && KEEP_BIAS ? COLUMNS / 8 : 1];
 
     __device__ __forceinline__ BiasOfLane(const Epilogue& epilogue, int col0, u32 lane)
         : epilogue(epilogue), first(col0 + int(lane % 4) * 2) {
-        if constexpr (USE_BIAS && KEPT)
+        if constexpr (USE_BIAS && KEEP_BIAS)
 #pragma unroll
             for (int j = 0; j < COLUMNS / 8; ++j) load(pairs[j], j);
     }
@@ -34,7 +33,7 @@ struct BiasOfLane {
     // Of the eight columns number `j`.
     __device__ __forceinline__ void get(float (&addends)[2], int j) const {
         Pair words;
-        if constexpr (KEPT)
+        if constexpr (KEEP_BIAS)
 #pragma unroll
             for (int i = 0; i < int(sizeof(Pair) / 4); ++i) words[i] = pairs[j][i];
         else
@@ -51,9 +50,9 @@ private:
     }
 };
 
-// COLUMNS of D a warp finishes, in pieces of 16 rows by at most WIDEST bytes. The 16-byte parts of a row lie permuted: each
+// COLUMNS of D a warp finishes, in pieces of 16 rows, which are APART in D, by at most WIDEST bytes. The 16-byte parts of a row lie permuted: each
 // 128 bytes are turned by TURN parts against those before. The copy engine wants 128 and 1.
-template <int COLUMNS, int WIDEST = 128, int TURN = 1>
+template <int COLUMNS, int WIDEST = 128, int TURN = 1, int APART = 1>
 struct StagedPieces {
     static constexpr int SIZE = size_of(TYPE_D);
     static constexpr int ROW = COLUMNS * SIZE;
@@ -96,7 +95,7 @@ private:
             if constexpr (USE_BIAS) bias.get(addends, j + half);
 #pragma unroll
             for (int lower = 0; lower < 2; ++lower) {
-                const i64 row = row0 + lower * 8 + int(lane / 4);
+                const i64 row = row0 + (lower * 8 + int(lane / 4)) * APART;
                 float(&pair)[2] = reinterpret_cast<float(&)[2]>(values[half * 4 + lower * 2]);
                 finish_pair(pair, addends, row, col, row < epilogue.m ? epilogue.n - col : 0);
             }

@@ -9,9 +9,11 @@ namespace dgw {
 
 enum Way { BY_ENGINE, BY_ROWS, FROM_REGISTERS };
 
-// COLUMNS of D that a warp finishes; `staging`: the BYTES of shared memory that it has for them.
-template <int COLUMNS>
+// COLUMNS of D that a warp finishes; `staging`: the BYTES of shared memory that it has for them. Its rows are APART in D,
+// other than one after the other only where they go BY_ROWS.
+template <int COLUMNS, int APART>
 struct TileOutput {
+    static_assert(APART == 1 || OUTPUT == BY_ROWS, "the other ways take rows that follow one another");
     static constexpr u32 BYTES = StagedPieces<COLUMNS>::BYTES;
 
     const Epilogue& epilogue;
@@ -24,7 +26,7 @@ struct TileOutput {
         if constexpr (OUTPUT == BY_ENGINE)
             StagedOutput<COLUMNS>{{epilogue, staging}, map}.store(sums, bias, row0, col0, lane);
         else if constexpr (OUTPUT == BY_ROWS)
-            RowOutput<COLUMNS>{{epilogue, staging}}.store(sums, bias, row0, col0);
+            RowOutput<COLUMNS, APART>{{epilogue, staging}}.store(sums, bias, row0, col0);
         else
             store_directly<COLUMNS>(epilogue, sums, row0, col0, lane);
     }

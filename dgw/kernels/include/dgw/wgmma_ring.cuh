@@ -15,8 +15,8 @@ struct Ring {
     static constexpr int THREADS = 128 * (CONSUMERS + 1);
     static constexpr int TILES_M = BM / 64 / TEAM;
     static constexpr int TILES_N = BN / 8;
-    using TileA = WgmmaTile<K_MAJOR_A, BM, CLUSTER_N, SHIFT_A>;
-    using TileB = WgmmaTile<K_MAJOR_B, BN, CLUSTER_M, SHIFT_B>;
+    using TileA = WgmmaTile<K_MAJOR_A, BM, CLUSTER_N, LinesA>;
+    using TileB = WgmmaTile<K_MAJOR_B, BN, CLUSTER_M, LinesB>;
     static constexpr u32 SLOT = TileA::BYTES + TileB::BYTES;
     static constexpr u32 BYTES = SLOT * STAGES;  // the barriers lie behind, after the staging of D
     static constexpr int READERS = CLUSTER_M + CLUSTER_N - 1;  // CTAs that read what this one copies
@@ -30,7 +30,7 @@ struct Ring {
     __device__ __forceinline__ u32 empty(u32 slot) const { return barriers + slot * 16 + 8; }
 
     // All threads: barriers are ready, in all CTAs of the cluster.
-    __device__ __forceinline__ void open(const TensorMap& map_a, const TensorMap& map_b) const {
+    __device__ __forceinline__ void open(const TensorMaps<PHASES_A>& map_a, const TensorMaps<PHASES_B>& map_b) const {
         if (threadIdx.x == 0) {
             prefetch(map_a);
             prefetch(map_b);
@@ -60,7 +60,7 @@ struct Ring {
     }
 
     // The issuer: waits until a slot is free everywhere and has the next tiles copied to it.
-    __device__ __forceinline__ void fetch(const TensorMap& map_a, const TensorMap& map_b, int row, int col, int k) {
+    __device__ __forceinline__ void fetch(const TensorMaps<PHASES_A>& map_a, const TensorMaps<PHASES_B>& map_b, int row, int col, int k) {
         const u32 row_rank = rank % CLUSTER_M, col_rank = rank / CLUSTER_M;
         const u32 tile_a = tiles + position.slot * SLOT, tile_b = tile_a + TileA::BYTES;
         wait(empty(position.slot), position.parity ^ 1);

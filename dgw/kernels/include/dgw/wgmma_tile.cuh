@@ -11,28 +11,49 @@ constexpr int DEPTH = 64;           // k elements of a tile: 128 bytes of a 16-b
 constexpr int BLOCK_BYTES = 8192;   // of 64 lines
 constexpr int STEPS = DEPTH / 16;   // multiplications along k
 
+using LinesA = Lines<PHASES_A, SHIFT_A, STEP_A>;
+using LinesB = Lines<PHASES_B, SHIFT_B, STEP_B>;
+
 // EXTENT of the operand's m or n by DEPTH of its k. K_MAJOR: EXTENT lines, each along k. Otherwise blocks of 64 m or n:
-// DEPTH lines each, one a k. The CTAs of a cluster that need the same tile load one of SHARES parts of it each. A line of the
-// operand begins SHIFT elements behind that of its tensor map.
-template <bool K_MAJOR, int EXTENT, int SHARES, int SHIFT>
+// DEPTH lines each, one a k. The CTAs of a cluster that need the same tile load one of SHARES parts of it each.
+//
+// Lines of one phase (tma.cuh) come one below the other, phase after phase: the lines of a tile, or of a block, are not in
+// the order of the matrix. Along k that is no matter where A and B have the same order.
+template <bool K_MAJOR, int EXTENT, int SHARES, class Lines>
 struct WgmmaTile {
+    static constexpr int PHASES = Lines::PHASES;
     static constexpr int BLOCKS = (EXTENT + 63) / 64;
     static constexpr u32 BYTES = K_MAJOR ? EXTENT * 128 : BLOCKS * BLOCK_BYTES;
-    static_assert(K_MAJOR ? EXTENT % (8 * SHARES) == 0 : BLOCKS % SHARES == 0, "the parts are whole groups of lines");
+    static_assert(K_MAJOR ? EXTENT % (8 * SHARES * PHASES) == 0 : BLOCKS % SHARES == 0, "the parts are whole groups of lines");
+    static_assert(PHASES == 1 || SHARES == 1, "parts are of lines that follow one another");
 
     // Part `share` of the tile at m or n = `outer`, k = `k`, to all `peers`, counted at `barrier`.
-    static __device__ __forceinline__ void load(u32 tile, const TensorMap& map, int outer, int k, u32 barrier, u32 share,
-                                                unsigned short peers) {
-        if constexpr (K_MAJOR) {
-            const int first = int(share) * (EXTENT / SHARES);
-            load_box<(SHARES > 1)>(tile + first * 128, map, outer + first, k + SHIFT, barrier, peers);
-        } else {
+    static __device__ __forceinline__ void load(u32 tile, const TensorMaps<PHASES>& maps, int outer, int k, u32 barrier,
+                                                u32 share, unsigned short peers) {
+#pragma unroll 1  // the warp that copies has few registers
+        for (int phase = 0; phase < PHASES; ++phase) {
+            const TensorMap& map = maps.of[phase];
+            if constexpr (K_MAJOR) {
+                const int first = int(share) * (EXTENT / SHARES) + phase * (EXTENT / PHASES);
+                load_box<(SHARES > 1)>(tile + first * 128, map, PHASES == 1 ? outer + first : outer / PHASES,
+                                       k + Lines::shift(phase), barrier, peers);
+            } else {
 #pragma unroll
-            for (int i = 0; i < BLOCKS / SHARES; ++i) {
-                const int block = int(share) * (BLOCKS / SHARES) + i;
-                load_box<(SHARES > 1)>(tile + block * BLOCK_BYTES, map, k, outer + block * 64 + SHIFT, barrier, peers);
+                for (int i = 0; i < BLOCKS / SHARES; ++i) {
+                    const int block = int(share) * (BLOCKS / SHARES) + i;
+                    load_box<(SHARES > 1)>(tile + block * BLOCK_BYTES + phase * (DEPTH / PHASES * 128), map, k / PHASES,
+                                           outer + block * 64 + Lines::shift(phase), barrier, peers);
+                }
             }
         }
+    }
+
+    // Lines of one phase that follow one another are so far apart in m or n.
+    static constexpr int APART = K_MAJOR ? PHASES : 1;
+
+    // What line `line` of the tile is of the operand's m or n, counted from `outer`.
+    static __device__ __forceinline__ int place(int line) {
+        return APART == 1 ? line : line % (EXTENT / PHASES) * PHASES + line / (EXTENT / PHASES);
     }
 
     // What wgmma is told of the tile: address, distance of blocks of 64 (not used along k) and of groups of eight lines,

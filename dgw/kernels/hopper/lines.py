@@ -1,0 +1,96 @@
+"""How the copy engine reads the lines of an operand: in place, in phases, or out of a copy.
+
+It steps through lines that are multiples of 16 bytes apart. Of others it reads every second, fourth or eighth: lines of
+one phase are such multiples apart, and a tensor map for each phase reaches all of them (Lines in tma.cuh).
+"""
+
+from __future__ import annotations
+
+from math import gcd
+
+from dgw.kernels import declaring
+from dgw.model import Config, Problem
+
+ELEMENTS = 8  # of two bytes in 16
+
+
+def stored_shape(problem: Problem, name: str) -> tuple[int, int]:
+    """Lines and elements a line of operand `name` as it is stored."""
+    rows, cols = problem.logical_shape(name)
+    return (rows, cols) if problem.operands()[name].order == "row" else (cols, rows)
+
+
+def can_step(problem: Problem, name: str) -> bool:
+    """Whether the copy engine can step through operand `name`: its lines are multiples of 16 bytes apart."""
+    step = problem.leading_dimension(name) * declaring.element_bytes(problem.operands()[name].dtype)
+    return (stored_shape(problem, name)[0] == 1 or step % 16 == 0) and step < 2**40
+
+
+def shift(problem: Problem, name: str) -> int:
+    """Elements from the last multiple of 16 bytes to the first of operand `name`; bases are multiples of 256 bytes."""
+    operand = problem.operands()[name]
+    return operand.offset % (16 // declaring.element_bytes(operand.dtype))
+
+
+def tile_of(config: Config) -> tuple[int, int] | None:
+    """BM and BN of a config that reads lines in phases. None where it does not, or CTAs of a cluster share tiles."""
+    given = {"PHASED": 0, "CLUSTER_M": 1, "CLUSTER_N": 1, **config}
+    phased, *shared, bm, bn = (
+        declaring.integer(given, name) for name in ("PHASED", "CLUSTER_M", "CLUSTER_N", "BM", "BN")
+    )
+    return (bm, bn) if phased and shared == [1, 1] else None
+
+
+def exchanges_columns(problem: Problem, config: Config) -> bool:
+    """Whether columns of D have to be put in order, which takes registers."""
+    return declaring.k_major(problem, "b") and phases(problem, tile_of(config))["b"] > 1
+
+
+def phases(problem: Problem, tile: tuple[int, int] | None = None) -> dict[str, int]:
+    """Phases in which the lines of A and B are read, each a power of two to 8; 0 for an operand that is copied first.
+
+    `tile`: BM and BN of a kernel that can read several. Lines in phases come out of order. Along m and n that is put
+    right on the way to D: rows of a warp are then lines of one phase, and columns are exchanged in blocks of eight for
+    each phase. Where A and B both lie across k the order of k may be any, if it is the same.
+    """
+    apart = {name: _apart(problem, name) for name in ("a", "b")}
+    if tile and not any(declaring.k_major(problem, name) for name in apart):
+        most = max(apart.values())
+        return dict.fromkeys(apart, most) if most <= problem.k else _copied(apart)
+    fits = {"a": False, "b": False}
+    if tile:
+        fits["a"] = tile[0] % (16 * apart["a"]) == 0 and problem.d.dtype in ("f16", "bf16", "f32")
+        fits["b"] = tile[1] % (8 * apart["b"]) == 0
+    return {
+        name: count if fits[name] and declaring.k_major(problem, name) and _enough(problem, name, count) else found
+        for (name, count), found in zip(apart.items(), _copied(apart).values(), strict=True)
+    }
+
+
+def _apart(problem: Problem, name: str) -> int:
+    """After so many lines the distance is a multiple of 16 bytes."""
+    return 1 if can_step(problem, name) else ELEMENTS // gcd(ELEMENTS, problem.leading_dimension(name))
+
+
+def _copied(apart: dict[str, int]) -> dict[str, int]:
+    return {name: 1 if count == 1 else 0 for name, count in apart.items()}
+
+
+def _enough(problem: Problem, name: str, count: int) -> bool:
+    """Whether every phase has a line."""
+    return stored_shape(problem, name)[0] >= count
+
+
+def defines(problem: Problem, found: dict[str, int]) -> Config:
+    """PHASES_*, SHIFT_* and STEP_* of A and B, in elements."""
+    said: Config = {}
+    for name, count in found.items():
+        said[f"PHASES_{name.upper()}"] = max(count, 1)
+        said[f"SHIFT_{name.upper()}"] = shift(problem, name) if count else 0
+        said[f"STEP_{name.upper()}"] = problem.leading_dimension(name) % ELEMENTS if count > 1 else 0
+    return said
+
+
+def rows_apart(problem: Problem, found: dict[str, int]) -> int:
+    """Rows of D from one that a warp computes to the next."""
+    return found["a"] if declaring.k_major(problem, "a") and found["a"] else 1
