@@ -50,9 +50,10 @@ def sound(variant: Variant, problem: Problem, target: Device, cache: CompileCach
     used = result.resources(launch.entry)
     assert (used.spill_store_bytes, used.spill_load_bytes) == (0, 0)
     assert result.coded_remarks == ()
-    # Blackwell transposes 32-bit tiles through more shared memory than there is: refused, unless STAGES is lowered.
-    refused = problem.a.dtype == "tf32" and target.arch == "sm_100a" and problem.layout != "nt"
-    assert bool(too_large(plan, target)) is refused
+    # For Blackwell Triton before 3.9 transposes 32-bit tiles through more shared memory than there is: refused, unless
+    # STAGES is lowered. Nothing else is.
+    may_refuse = problem.a.dtype == "tf32" and target.arch == "sm_100a" and problem.layout != "nt"
+    assert may_refuse or not too_large(plan, target)
     assert launch.block[0] <= used.max_threads
     return plan, result
 
