@@ -131,6 +131,22 @@ def test_roofs_name_their_sources_and_a_rate_of_the_run_goes_before_the_table() 
     assert all(roof.source for roof in table.values())
 
 
+@pytest.mark.parametrize("seconds", [2.8e-4, 2e-3, 4e-2])
+def test_names_of_points_that_lie_together_are_written_beside_each_other(seconds: float) -> None:
+    names = ("tensor-core", "fused-epilogue", "persistent", "swizzled", "double-buffered")
+    chart = picture("roofline", build([rich(name, seconds=seconds * (1 + i / 500)) for i, name in enumerate(names)]))
+    assert chart is not None
+    boxes = [
+        (left, left + len(text.text) * drawing.CHARACTER, text.y)
+        for text in chart.drawing.shapes
+        if isinstance(text, Text) and text.text.startswith("cuda/")
+        for left in [text.x if text.anchor == "start" else text.x - len(text.text) * drawing.CHARACTER]
+    ]
+    assert len(boxes) == len(names)
+    for (left, right, y), (other, end, below) in itertools.combinations(boxes, 2):
+        assert abs(y - below) >= 12 or right <= other or end <= left
+
+
 def rated(dtype: str, rate: float | None) -> Record:
     """A record of an input type, with the rate of mma.sync that was measured beside it."""
     here = [Measurement(metric="mma_sync_rate", value=rate, unit="FLOP/s", collector="timing")] if rate else []

@@ -218,20 +218,24 @@ def _marks(points: Sequence[Spot], x: Scale, y: Scale, with_l2: bool) -> list[_B
 
 
 def _names(points: Sequence[Spot], x: Scale, y: Scale, taken: list[_Box]) -> list[Shape]:
-    """Names right or left of the points, moved down where one would lie on something else."""
+    """Names right or left of the points, moved down and aside where one would lie on something else."""
     shapes: list[Shape] = []
     for point in sorted(points, key=lambda p: y.at(p.rate)):
         width = len(point.title) * CHARACTER
         px, py = x.at(point.intensity), y.at(point.rate) + 4
         right = px + 10 + width < x.end
-        left = px + 10 if right else px - 10 - width
-        for down in (0, -13, 13, 26, 39, 52):
-            box = _Box(left, left + width, py + down - 10, py + down + 3)
-            if not box.meets(taken):
-                break
+        places = [
+            (left, py + down)
+            for aside in (0, 40, 80, 120)
+            for down in (0, -13, 13, 26, 39, 52, 65, 78)
+            if x.start < (left := px + 10 + aside if right else px - 10 - width - aside) < x.end - width
+        ] or [(px - 10 - width, py)]
+        boxes = [_Box(left, left + width, base - 10, base + 3) for left, base in places]
+        box = next((box for box in boxes if not box.meets(taken)), boxes[0])
         taken.append(box)
-        at = (px + 10 if right else px - 10), box.bottom - 3
-        shapes.append(Text(*at, point.title, "ink", "start" if right else "end"))
+        shapes.append(
+            Text(box.left if right else box.right, box.bottom - 3, point.title, "ink", "start" if right else "end")
+        )
     return shapes
 
 
