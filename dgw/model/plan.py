@@ -101,6 +101,14 @@ class Plan(Noun, frozen=True, kw_only=True):
 
     @property
     def largest(self) -> int:
-        """Which of the launches has the most threads: the one whose static figures stand for the case. 0 for none."""
-        threads = [prod(launch.grid) * prod(launch.block) for launch in self.launches]
+        """Which of the launches has the most threads: the one whose static figures stand for the case. 0 for none.
+
+        What takes A, B and D goes before what only prepares or finishes, however many threads that has.
+        """
+        threads = [(_multiplies(launch), prod(launch.grid) * prod(launch.block)) for launch in self.launches]
         return threads.index(max(threads)) if threads else 0
+
+
+def _multiplies(launch: Launch) -> bool:
+    taken = {argument.operand for argument in launch.arguments if isinstance(argument, Pointer | TensorMap)}
+    return {"a", "b", "d"} <= taken
