@@ -93,12 +93,12 @@ def test_throughput_leaves_out_what_a_finished_sweep_takes_the_same_way_and_all_
     ("alone", "apart", "same"),
     [
         ({"3": "tied", "4": "best"}, {"3": "best", "4": "slower"}, 2),
-        ({"3": "slower", "4": "best"}, {"3": "best", "4": "tied"}, 2),
+        ({"3": "slower", "4": "best"}, {"3": "best", "4": "tied"}, 0),
         ({"3": "slower", "4": "best"}, {"3": "best", "4": "slower"}, 0),
         ({"4": "best"}, {"3": "best"}, 0),
     ],
 )
-def test_winners_are_the_same_where_either_race_cannot_tell_them_apart(
+def test_winners_are_the_same_where_the_race_of_one_gpu_cannot_tell_them_apart(
     script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: Verdicts, apart: Verdicts, same: int
 ) -> None:
     answers(monkeypatch, script, {"one": alone, "two": apart, "dask": apart})
@@ -107,7 +107,21 @@ def test_winners_are_the_same_where_either_race_cannot_tell_them_apart(
     found = [row for claim, row in shows.items() if "best or tied" in claim]
     assert [(row["value"], row["bar"], row["holds"]) for row in found] == [(same, 2, same == 2)] * 2
     figures = [row for claim, row in shows.items() if "single screening" in claim]
-    assert all("holds" not in row for row in figures if row["value"] is not None)
+    screened = alone.keys() >= {"3", "4"}
+    assert [row["value"] for row in figures] == [0.75 if screened else None] * 2
+    assert [row.get("holds") for row in figures] == [None if screened else False] * 2
+
+
+@pytest.mark.parametrize("broken", ["one", "two"])
+def test_what_one_way_measured_is_written_whatever_else_breaks(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    told: dict[str, Verdicts] = {name: {"3": "best"} for name in ("one", "two", "dask") if name != broken}
+    answers(monkeypatch, script, told)
+    script.main()
+    shows, content = rows(tmp_path)
+    assert {content["run"]["id"], *(content[name]["id"] for name in told if name in content)} == told.keys()
+    assert sum(claim.endswith("measured to its end") for claim in shows) >= 1
 
 
 def test_a_step_that_breaks_is_a_row_and_loses_nothing_of_the_others(

@@ -52,7 +52,7 @@ def try_lock(session: Session, names: Sequence[str] | None = None) -> None:
 
     if session.lock_mhz and not session.lock_tried:
         here = slots.visible()
-        clocks.try_lock(here[:1] if names is None else slots.chosen(here, names), session.lock_mhz, note)
+        clocks.try_lock(here[:1] if names is None else slots.alike(slots.chosen(here, names)), session.lock_mhz, note)
         session.lock_tried = True
 
 

@@ -50,7 +50,7 @@ def stamp() -> tuple[str, str]:
 class Session:
     """A run under way: what was asked, the records so far by case key, and the kept reports of ncu by content.
 
-    Figures are taken while the SM clock is locked at `lock_mhz`; 0: it is left alone. `lock_tried`: that may be done.
+    Figures are taken while the SM clock is locked at `lock_mhz`; 0: it is left alone. `lock_tried`: that was tried.
     """
 
     ask: Ask

@@ -99,13 +99,12 @@ def cluster_machine(ask: Ask) -> Machine:
         seen = _looked(client, str(ask.engine), extra)
     finally:
         client.close()
-    if seen.device is None:
-        raise Missing(f"a worker has no GPU: {seen.problem}", "dgw doctor, on the host of the worker")
+    assert seen.device is not None
     return Machine("gpu", seen.device, environment=seen.environment)
 
 
 def _looked(client: Any, address: str, extra: tuple[str, ...]) -> Seen:
-    """The first answer. All workers are asked, so that each has imported already what its first lot needs."""
+    """The first that has a GPU. All workers are asked, so that each has imported already what its first lot needs."""
     from distributed import as_completed
 
     asked = [
@@ -117,10 +116,15 @@ def _looked(client: Any, address: str, extra: tuple[str, ...]) -> Seen:
     problem = "its workers are gone"
     for future in as_completed(asked, loop=client.loop):
         try:
-            return msgspec.json.decode(future.result(), type=Seen)
+            seen = msgspec.json.decode(future.result(), type=Seen)
         except Exception as error:  # whatever a worker raises that has no dgw, or died
             problem = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-    raise Missing(f"no worker of {address} can say what GPU it has: {problem}", "the same dgw on every host")
+            continue
+        if seen.device is not None:
+            return seen
+        problem = seen.problem
+    hint = "the same dgw on every host, and there: dgw doctor"
+    raise Missing(f"no worker of {address} can say what GPU it has: {problem}", hint)
 
 
 def look(extra: tuple[str, ...]) -> bytes:

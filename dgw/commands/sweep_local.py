@@ -14,7 +14,7 @@ from dgw.model import Artifact, Record
 
 if TYPE_CHECKING:
     from dgw.workbench.prepare import Prepared
-    from dgw.workbench.slots import Held, Slot
+    from dgw.workbench.slots import Held
     from dgw.workbench.sweep.engine import Workforce
     from dgw.workbench.sweep.lots import Lot
 
@@ -32,7 +32,10 @@ def local_force(
     from dgw.workbench.sweep import lots
     from dgw.workbench.sweep.engine import Inline, Workforce
 
-    here = _alike(slots.chosen(slots.visible(), gpus))
+    found = slots.chosen(slots.visible(), gpus)
+    here = slots.alike(found)
+    if len(here) < len(found):
+        warn(f"{len(found) - len(here)} GPUs are not a {here[0].name} and stay out of the sweep", "--gpus 0,1")
     stop, lock = threading.Event(), threading.Lock()
 
     def hold() -> AbstractContextManager[Held]:
@@ -72,11 +75,3 @@ def local_force(
         pool.shutdown(wait=True, cancel_futures=interrupted)
 
     return Workforce(pool, work, len(here), finish=finish)
-
-
-def _alike(found: Sequence[Slot]) -> list[Slot]:
-    """The slots with the name of the first: figures of different GPUs are not compared."""
-    alike = [slot for slot in found if slot.name == found[0].name]
-    if len(alike) < len(found):
-        warn(f"{len(found) - len(alike)} GPUs are not a {found[0].name} and stay out of the sweep", "--gpus 0,1")
-    return alike

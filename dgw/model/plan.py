@@ -101,9 +101,9 @@ class Plan(Noun, frozen=True, kw_only=True):
 
     @property
     def largest(self) -> int:
-        """Which of the launches has the most threads: the one whose static figures stand for the case. 0 for none.
+        """Which of the launches stands for the case with its static figures: 0 where there is none.
 
-        What takes A, B and D goes before what only prepares or finishes, however many threads that has.
+        Of those that take A, B and D, or of all where none does, the one with the most threads.
         """
         threads = [(_multiplies(launch), prod(launch.grid) * prod(launch.block)) for launch in self.launches]
         return threads.index(max(threads)) if threads else 0

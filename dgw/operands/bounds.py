@@ -160,8 +160,9 @@ def relative_limit(problem: Problem, splits: int = 1, partials: str = "f32", rou
     16 of f16 and bf16, 8 of tf32. A cut loses half a unit in the last place on average, which is 2^-24 over the
     significand (0.72 times that, for all significands from 1 to 2), and always of the sum's own sign; all K/P cuts lose
     that much of the sum as it is then, which is a random walk, so in the mean of squares 1/sqrt(3) of what it becomes.
-    That makes 0.83 2^-25 of D a step, linear in K; a test simulates it, and an H200 shows 0.65 2^-25
-    (evidence/hopper-2.py). No other type of A and B has it: f32 is added by FMAs, s8 exactly, e4m3 has its own term.
+    That makes 0.83 2^-25 of D a step, linear in K; a test simulates it, and an H200 shows 0.48 to 0.72 2^-25 for K from
+    256 to 16384, as cuBLAS does on it (docs/h200/hopper-2.json). No other type of A and B has it: f32 is added by FMAs,
+    s8 exactly, e4m3 has its own term.
 
     In quadrature: e4m3 accumulation 6e-4, or 4e-5 sqrt(K) when not promoted; f16 accumulation and 16-bit partial sums
     their own rounding; the activation's evaluation.

@@ -164,7 +164,7 @@ def warm_cache(
                 requests[Request(launch.source, variant.root, variant.includes, device.arch)] = None
         except Exception:  # a declaration that raises gets its own record in prepare
             continue
-    if cache is None or len(requests) < 2:
+    if cache is None or not requests:
         return Recent(cache)
     found = build_many(requests, cache, workers, (lambda *_: on_done()) if on_done else None)
     return Recent(cache, {one: built for one, built in zip(requests, found, strict=True) if isinstance(built, Build)})

@@ -104,6 +104,11 @@ def _from_smi() -> list[Slot]:
     return [Slot(uuid.strip(), name.strip()) for uuid, _, name in rows] if done.returncode == 0 else []
 
 
+def alike(found: Sequence[Slot]) -> list[Slot]:
+    """The slots with the name of the first: figures of different GPUs are not compared."""
+    return [slot for slot in found if slot.name == found[0].name]
+
+
 def chosen(slots: Sequence[Slot], names: Sequence[str]) -> list[Slot]:
     """The slots with these numbers or beginnings of UUIDs; all where none is named. Raises UsageError."""
     if not names:

@@ -152,8 +152,6 @@ def test_who_may_not_lock_clocks_gets_exit_code_6_before_anything_runs(
     assert "clocks cannot be locked at 1500 MHz: Insufficient Permissions" in ended.err
     assert ended.err.splitlines()[-1] == "  try: without --lock-clocks"
     assert dgw("runs", "--json").out.strip() == "[]"  # and none was begun
-    assert ended.err.splitlines()[-1] == "  try: without --lock-clocks"
-    assert dgw("runs", "--json").out.strip() == "[]"  # and none was begun
     assert policies == []
     assert guardian.tried == ["GPU-0"]
 

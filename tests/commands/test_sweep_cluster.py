@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
+import msgspec
 import pytest
 from distributed import LocalCluster
 
@@ -124,8 +125,9 @@ def test_nothing_is_prepared_on_the_workers_but_what_the_command_did_not_send(
 
 
 @pytest.mark.parametrize("broken", [1, 2])
+@pytest.mark.parametrize("raises", [True, False], ids=["raises", "has none"])
 def test_a_worker_that_cannot_say_what_gpu_it_has_is_passed_over(
-    dgw: Dgw, address: str, monkeypatch: pytest.MonkeyPatch, broken: int
+    dgw: Dgw, address: str, monkeypatch: pytest.MonkeyPatch, broken: int, raises: bool
 ) -> None:
     asked, answer = itertools.count(), sweep_cluster.look
     first_failed = threading.Event()
@@ -133,7 +135,9 @@ def test_a_worker_that_cannot_say_what_gpu_it_has_is_passed_over(
     def look(extra: tuple[str, ...]) -> bytes:
         if next(asked) < broken:
             first_failed.set()
-            raise ModuleNotFoundError("No module named 'dgw'")
+            if raises:
+                raise ModuleNotFoundError("No module named 'dgw'")
+            return msgspec.json.encode(sweep_cluster.Seen(problem="no CUDA device"))
         first_failed.wait(60)
         return answer(extra)
 
@@ -142,7 +146,7 @@ def test_a_worker_that_cannot_say_what_gpu_it_has_is_passed_over(
     assert ended.code == (6 if broken == 2 else 0), ended.err
     if broken == 2:
         assert ended.error_is_two_lines(), ended.err
-        assert "No module named 'dgw'" in ended.err
+        assert ("No module named 'dgw'" if raises else "no CUDA device") in ended.err
 
 
 def test_only_sweeps_run_on_a_cluster(dgw: Dgw) -> None:

@@ -6,6 +6,7 @@ import msgspec
 
 from dgw.kernels.declaring import ceil_div
 from dgw.kernels.hopper import lines
+from dgw.kernels.hopper.lines import Phases
 from dgw.model import Argument, Launch, Pointer, Problem, Scalar, Source, TensorMap, Workspace
 
 THREADS = 128
@@ -13,10 +14,6 @@ LINES = 4  # of which a thread copies 16 bytes at once
 LINE = 64  # elements that the copy's lines are a multiple of: 128 bytes, as L2 has them
 LANES = 8  # that copy 128 bytes of a line
 BLOCKS = 132 * 1024 // THREADS  # of an operand: what an H200 runs at once; they stride over larger ones
-
-
-Phases = dict[str, int]
-"""Of A and B: how many they are read in, 0 where they are copied (lines.phases)."""
 
 
 def copied(found: Phases) -> tuple[str, ...]:

@@ -13,6 +13,9 @@ from dgw.model import Config, Problem
 
 ELEMENTS = 8  # of two bytes in 16
 
+Phases = dict[str, int]
+"""Of A and B: in how many their lines are read, each a power of two to 8; 0 for an operand that is copied first."""
+
 
 def stored_shape(problem: Problem, name: str) -> tuple[int, int]:
     """Lines and elements a line of operand `name` as it is stored."""
@@ -46,8 +49,8 @@ def exchanges_columns(problem: Problem, config: Config) -> bool:
     return declaring.k_major(problem, "b") and phases(problem, tile_of(config))["b"] > 1
 
 
-def phases(problem: Problem, tile: tuple[int, int] | None = None) -> dict[str, int]:
-    """Phases in which the lines of A and B are read, each a power of two to 8; 0 for an operand that is copied first.
+def phases(problem: Problem, tile: tuple[int, int] | None = None) -> Phases:
+    """How the lines of A and B are read.
 
     `tile`: BM and BN of a kernel that can read several. Lines in phases come out of order. Along m and n that is put
     right on the way to D: rows of a warp are then lines of one phase, and columns are exchanged in blocks of eight for
@@ -72,7 +75,7 @@ def _apart(problem: Problem, name: str) -> int:
     return 1 if can_step(problem, name) else ELEMENTS // gcd(ELEMENTS, problem.leading_dimension(name))
 
 
-def _copied(apart: dict[str, int]) -> dict[str, int]:
+def _copied(apart: Phases) -> Phases:
     return {name: 1 if count == 1 else 0 for name, count in apart.items()}
 
 
@@ -81,7 +84,7 @@ def _enough(problem: Problem, name: str, count: int) -> bool:
     return stored_shape(problem, name)[0] >= count
 
 
-def defines(problem: Problem, found: dict[str, int]) -> Config:
+def defines(problem: Problem, found: Phases) -> Config:
     """PHASES_*, SHIFT_* and STEP_* of A and B, in elements."""
     said: Config = {}
     for name, count in found.items():
@@ -91,6 +94,6 @@ def defines(problem: Problem, found: dict[str, int]) -> Config:
     return said
 
 
-def rows_apart(problem: Problem, found: dict[str, int]) -> int:
+def rows_apart(problem: Problem, found: Phases) -> int:
     """Rows of D from one that a warp computes to the next."""
     return found["a"] if declaring.k_major(problem, "a") and found["a"] else 1

@@ -9,7 +9,7 @@ from dgw.model import Claim, Config, Device, Epilogue, Plan, Problem, Variant
 def choose(problem: Problem, pinned: Config, device: Device) -> tuple[Config, tuple[str, ...]] | None:
     """The config that the selector estimates to be the fastest, and why.
 
-    Plain sums are stored with the registers that a thread has; moving some to those that multiply costs a start.
+    Plain sums are stored with the registers that a thread has, so that none are moved to those that multiply.
     """
     found = selector.choose(problem, pinned, device)
     if found is None:

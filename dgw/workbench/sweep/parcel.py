@@ -1,4 +1,4 @@
-"""A lot as it travels to another host: with its plans and machine code, so that nothing is compiled while GPUs measure.
+"""A lot as it travels to another host: with the plans and machine code of its cases, so that none is compiled there.
 
 What is not in the parcel (a baseline beside the cases, dgw's own plumbing) is prepared where the lot is done.
 """
@@ -15,7 +15,7 @@ from dgw.toolchain.build import Build
 from dgw.workbench.prepare import Prepared
 from dgw.workbench.sweep.lots import Lot
 
-FAST = 1  # of zlib: machine code shrinks to a fifth, and the first lot is waited for
+FAST = 1  # of zlib: the first lot is waited for
 
 
 class Program(Noun, frozen=True, kw_only=True):
@@ -24,7 +24,6 @@ class Program(Noun, frozen=True, kw_only=True):
     source: Source
     arch: str
     cubin: bytes
-    key: str = ""
 
 
 class Ready(Noun, frozen=True, kw_only=True):
@@ -52,7 +51,7 @@ def pack(lot: Lot, prepared: Mapping[str, Prepared]) -> bytes:
         for source, built in one.builds.items():
             place = places.setdefault((source, built.sha256), len(programs))
             if place == len(programs):
-                programs.append(Program(source=source, arch=built.arch, cubin=built.cubin, key=built.key))
+                programs.append(Program(source=source, arch=built.arch, cubin=built.cubin))
             own.append(place)
         ready.append(Ready(record=one.record, programs=tuple(own)))
     parcel = Parcel(lot=lot, ready=tuple(ready), programs=tuple(programs))
@@ -63,7 +62,7 @@ def unpack(data: bytes, variants: Mapping[str, Variant]) -> tuple[Lot, dict[str,
     """What was packed. Cases of a variant that is not known here are left to whoever prepares them."""
     parcel = msgspec.msgpack.decode(zlib.decompress(data), type=Parcel)
     builds = [
-        Build(one.source, one.arch, ptx="", cubin=one.cubin, log="", seconds=0.0, cached=True, key=one.key)
+        Build(one.source, one.arch, ptx="", cubin=one.cubin, log="", seconds=0.0, cached=True)
         for one in parcel.programs
     ]
     prepared = {

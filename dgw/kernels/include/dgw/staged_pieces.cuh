@@ -50,8 +50,8 @@ private:
     }
 };
 
-// COLUMNS of D a warp finishes, in pieces of 16 rows, which are APART in D, by at most WIDEST bytes. The 16-byte parts of a row lie permuted: each
-// 128 bytes are turned by TURN parts against those before. The copy engine wants 128 and 1.
+// COLUMNS of D a warp finishes, in pieces of 16 rows, which are APART in D, by at most WIDEST bytes. The 16-byte parts of a
+// row lie permuted: each 128 bytes are turned by TURN parts against those before. The copy engine wants 128 and 1.
 template <int COLUMNS, int WIDEST = 128, int TURN = 1, int APART = 1>
 struct StagedPieces {
     static constexpr int SIZE = size_of(TYPE_D);

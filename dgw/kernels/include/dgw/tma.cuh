@@ -10,9 +10,9 @@ struct alignas(64) TensorMap {
     u64 opaque[16];
 };
 
-// How the lines of a matrix lie in tensor maps. Line l is of phase l % PHASES; the lines of one phase are multiples of 16 bytes
-// apart, as the copy engine wants them, and have a map of their own. It begins at a multiple of 16 bytes, and the lines in it
-// so many elements later (of two bytes; in units of FIRST, the first line's, and STEP, from line to line).
+// How the lines of a matrix lie in tensor maps. Line l is of phase l % PHASES; the lines of one phase are multiples of 16
+// bytes apart, as the copy engine wants them, and have a map of their own. It begins at a multiple of 16 bytes, and the lines
+// in it shift(phase) elements of two bytes later: FIRST those of the first line, STEP more for each line after it.
 template <int PHASES_, int FIRST, int STEP>
 struct Lines {
     static constexpr int PHASES = PHASES_;
@@ -27,7 +27,8 @@ struct alignas(64) TensorMaps {
 template <int PHASES>
 __device__ __forceinline__ void prefetch(const TensorMaps<PHASES>& maps) {
 #pragma unroll
-    for (int phase = 0; phase < PHASES; ++phase) asm volatile("prefetch.tensormap [%0];" ::"l"(maps.of + phase) : "memory");
+    for (int phase = 0; phase < PHASES; ++phase)
+        asm volatile("prefetch.tensormap [%0];" ::"l"(maps.of + phase) : "memory");
 }
 
 // The box whose first element is at (`row`, `col`) of the stored matrix, to the shared address `target`. Its bytes count at

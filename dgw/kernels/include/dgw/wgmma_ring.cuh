@@ -60,7 +60,8 @@ struct Ring {
     }
 
     // The issuer: waits until a slot is free everywhere and has the next tiles copied to it.
-    __device__ __forceinline__ void fetch(const TensorMaps<PHASES_A>& map_a, const TensorMaps<PHASES_B>& map_b, int row, int col, int k) {
+    __device__ __forceinline__ void fetch(const TensorMaps<PHASES_A>& map_a, const TensorMaps<PHASES_B>& map_b, int row,
+                                          int col, int k) {
         const u32 row_rank = rank % CLUSTER_M, col_rank = rank / CLUSTER_M;
         const u32 tile_a = tiles + position.slot * SLOT, tile_b = tile_a + TileA::BYTES;
         wait(empty(position.slot), position.parity ^ 1);
