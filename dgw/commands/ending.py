@@ -146,11 +146,22 @@ def nothing_ran(records: Sequence[Record], variants: Mapping[str, Variant]) -> D
             else f"the same on a machine with a GPU; here, {again('profile', first.case)} tells registers, occupancy "
             "and a lower bound",
         )
+    missing = {record.case.variant: _lacking(record, variants) for record in records}
+    if all(missing.values()):
+        packages = " ".join(dict.fromkeys(name for names in missing.values() for name in names))
+        return Missing(f"nothing ran: {failure_text(first)}{others}", f"pip install {packages}")
     return UsageError(
         f"nothing ran: {first.case.variant} refuses {first.case.problem.shape} {first.case.problem.a.dtype}: "
         f"{failure_text(first)}{others}",
         mended_in(first, variants) or f"{show(first.case, '--configs')}; or another --shape, --dtype or --layout",
     )
+
+
+def _lacking(record: Record, variants: Mapping[str, Variant]) -> list[str]:
+    from dgw.workbench.prepare import lacking
+
+    variant = variants.get(record.case.variant)
+    return lacking(variant) if variant is not None else []
 
 
 def interrupted(session: Session, total: int | None = None) -> None:

@@ -76,21 +76,21 @@ def _waited(facts: Facts) -> Finding | None:
     others = max(uncoalesced.wasted_share(facts), spills.local_share(facts))  # waits that have another reason
     cost = facts.late("long_scoreboard", "barrier", "membar") * (1 - memory) * (1 - others)
     copies = facts.number("ldgsts_inst")
-    asynchronous = bool(copies) or facts.uses_wgmma
     evidence = (
         facts.evidence("stall_long_scoreboard", why="share of the warp cycles"),
         facts.evidence("stall_barrier"),
         Evidence(metric="memory", value=memory, threshold=MEMORY_BUSY, why="DRAM or L2, the busier of both"),
         facts.evidence("ldgsts_inst"),
     )
-    how = "asynchronous copies are waited for as soon as they are asked for" if asynchronous else "plain loads"
+    how = "" if copies is None else " (plain loads)"
+    if copies or facts.uses_wgmma:
+        how = " (asynchronous copies are waited for as soon as they are asked for)"
     where = facts.line("stall_samples") if loads > 0.3 else ""
+    pipe, share = facts.busiest
     verdict = (
-        f"copies are not overlapped with the products ({how}): {100 * loads:.0f} % of the warp cycles "
-        f"wait for global "
-        "memory and "
-        f"{100 * barrier:.0f} % at barriers{where}, while {facts.busiest[0] or 'the busiest pipe'} is at work "
-        f"{100 * facts.busiest[1]:.0f} %"
+        f"copies are not overlapped with the products{how}: {100 * loads:.0f} % of the warp cycles wait for global "
+        f"memory and {100 * barrier:.0f} % at barriers{where}, while {pipe or 'the busiest pipe'} is at work "
+        f"{100 * share:.0f} %"
     )
     return found(RECIPE.name, verdict, cost, evidence, STEP)
 

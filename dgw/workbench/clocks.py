@@ -37,6 +37,7 @@ def locked(uuid: str, megahertz: int, warn: Callable[[str], None] = lambda text:
     )  # fmt: skip
     assert guardian.stdin is not None
     assert guardian.stdout is not None
+    said = ""
     try:
         said = guardian.stdout.readline().strip()
         if said != _LOCKED:
@@ -45,7 +46,7 @@ def locked(uuid: str, megahertz: int, warn: Callable[[str], None] = lambda text:
         yield
     finally:
         guardian.stdin.close()
-        if guardian.wait() != 0:
+        if guardian.wait() != 0 and said == _LOCKED:
             warn("the clocks may still be locked: nvidia-smi --reset-gpu-clocks")
 
 

@@ -106,6 +106,11 @@ def prepare(
     return Prepared(record, variant, plan, builds)
 
 
+def lacking(variant: Variant) -> list[str]:
+    """Python packages that foreign code needs and that are not installed."""
+    return [name for name in variant.needs if importlib.util.find_spec(name) is None]
+
+
 def refusal(case: Case, variant: Variant, device: Device) -> str:
     """Why this case cannot run on `device`; empty when it can. Modules that foreign code needs are only looked for."""
     dtype = case.problem.a.dtype
@@ -117,8 +122,7 @@ def refusal(case: Case, variant: Variant, device: Device) -> str:
     for tunable in variant.space:
         if tunable.name not in case.config:
             return f"the config lacks {tunable.name}; allowed: {', '.join(map(str, tunable.values))}"
-    missing = [name for name in variant.needs if importlib.util.find_spec(name) is None]
-    if missing:
+    if missing := lacking(variant):
         return f"{variant.id} needs the Python package {' and '.join(missing)}, which is not installed"
     return variant.refuses(case.problem, case.config, device) or ""
 

@@ -133,3 +133,10 @@ def test_the_command_in_a_diagnosis_names_the_file_and_the_problem(dgw: Dgw, pic
     assert "=> stop" in said
     said = " ".join(dgw("diagnose", "--kernel", "picky.cu", *NT).out.split())
     assert "dgw diagnose --kernel picky.cu --variant mine/picky --shape 16x16x16 --dtype f16 --layout nt --bias" in said
+
+
+def test_a_package_that_is_missing_is_asked_for_and_no_other_shape(dgw: Dgw, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dgw.workbench.prepare.lacking", lambda variant: list(variant.needs))
+    ended = dgw("profile", "--variant", "cublas", "--shape", "16x16x16", "--no-store")
+    assert ended.code == 6
+    assert ended.err.splitlines()[-1] == "  try: pip install torch"

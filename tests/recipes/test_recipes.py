@@ -145,3 +145,16 @@ def test_a_depth_that_is_guessed_on_a_gpu_is_said_to_be_and_never_sure() -> None
     (finding,) = [f for f in diagnose(made, H200) if f.recipe == "bk-too-small"]
     assert finding.confidence == "medium"
     assert any("guessed" in one.why and one.value == 16 for one in finding.evidence)
+
+
+@pytest.mark.parametrize(
+    ("copies", "said"), [(0.0, "(plain loads)"), (9e5, "(asynchronous copies"), (None, "products: 35 %")]
+)
+def test_how_a_kernel_copies_is_said_only_where_it_was_counted(copies: float | None, said: str) -> None:
+    found = record(
+        {"tensor_pipe_util": 0.4, "tensor_inst": 1.3e7, "ldgsts_inst": copies or 0.0},
+        stalls={"long_scoreboard": 0.6, "barrier": 0.3},
+    )
+    found = without(found, ("ldgsts_inst",)) if copies is None else found
+    (verdict,) = [f.verdict for f in diagnose(found, H200) if f.recipe == "not-overlapped"]
+    assert said in verdict

@@ -146,8 +146,10 @@ def test_clocks_that_may_not_be_locked_are_missing_and_stay_as_they_were(
     diary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORBIDDEN", "1")
-    with pytest.raises(Missing, match="Insufficient Permissions"), locked("GPU-1", 1500):
+    warnings: list[str] = []
+    with pytest.raises(Missing, match="Insufficient Permissions"), locked("GPU-1", 1500, warnings.append):
         pytest.fail("nothing is locked here")
     assert not diary.exists()
+    assert warnings == []  # what was never locked cannot be left locked
     with pytest.raises(UsageError), locked("GPU-1", 0):
         pytest.fail("no clock is 0")
