@@ -1,4 +1,8 @@
-"""An end for what runs in this process: the emulator has no child that could be killed."""
+"""An end for what runs in this process: the emulator has no child that could be killed.
+
+The signal may come while Python runs a finaliser or a weak reference's callback, which swallow what is raised in them;
+so it comes again until the block is left.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+AGAIN_S = 0.5
 
 
 class TooSlow(Exception):
@@ -25,6 +31,7 @@ def deadline(seconds: float) -> Iterator[None]:
         return
 
     def over(number: int, frame: FrameType | None) -> None:
+        signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
         raise TooSlow(seconds)
 
     before = signal.signal(signal.SIGALRM, over)
@@ -32,5 +39,8 @@ def deadline(seconds: float) -> Iterator[None]:
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+        finally:  # one that came at the last moment has set the timer again
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.signal(signal.SIGALRM, before)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from dgw.model import Case, Config, Fill, Launch, Measurement, Operand, Plan, Po
 from dgw.toolchain.cache import CompileCache
 from dgw.toolchain.devices import device
 from dgw.workbench.emulator.errors import EmulatorError
+from dgw.workbench.gate import deadline as ending
 from dgw.workbench.gate import facts as collecting
 from dgw.workbench.gate.deadline import TooSlow, deadline
 from dgw.workbench.gate.facts import count, identify, label_of, record_of, toolchain_of
@@ -78,6 +80,22 @@ def test_a_deadline_ends_what_takes_too_long_and_nothing_else() -> None:
         forever()
     with deadline(60.0):
         pass
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_deadline_that_a_finaliser_swallows_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow:
+        def __del__(self) -> None:
+            forever()
+
+    def swallows() -> None:
+        Slow()
+        forever()
+
+    monkeypatch.setattr(ending, "AGAIN_S", 0.05)
+    with pytest.raises(TooSlow), deadline(0.05):
+        swallows()
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0.0
 
 
 @pytest.fixture(scope="module")
