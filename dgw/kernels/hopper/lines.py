@@ -12,6 +12,7 @@ from dgw.kernels import declaring
 from dgw.model import Config, Problem
 
 ELEMENTS = 8  # of two bytes in 16
+MOST = 8  # phases: so many lines are a multiple of 16 bytes apart whatever one is
 
 Phases = dict[str, int]
 """Of A and B: in how many their lines are read, each a power of two to 8; 0 for an operand that is copied first."""
@@ -49,25 +50,48 @@ def exchanges_columns(problem: Problem, config: Config) -> bool:
     return declaring.k_major(problem, "b") and phases(problem, tile_of(config))["b"] > 1
 
 
+def takes_registers(problem: Problem, config: Config) -> bool:
+    """Whether bringing lines in phases in order takes registers while products are added up, or after that."""
+    return exchanges_columns(problem, config) or meets_in_registers(problem, phases(problem, tile_of(config)))
+
+
 def phases(problem: Problem, tile: tuple[int, int] | None = None) -> Phases:
     """How the lines of A and B are read.
 
     `tile`: BM and BN of a kernel that can read several. Lines in phases come out of order. Along m and n that is put
     right on the way to D: rows of a warp are then lines of one phase, and columns are exchanged in blocks of eight for
-    each phase. Where A and B both lie across k the order of k may be any, if it is the same.
+    each phase. Along k the order may be any that A and B share: where only one of them lies across k, in eight phases,
+    the fragments of A bring the two together.
     """
     apart = {name: _apart(problem, name) for name in ("a", "b")}
-    if tile and not any(declaring.k_major(problem, name) for name in apart):
+    across = [name for name in apart if not declaring.k_major(problem, name)]
+    if tile and len(across) == 2:
         most = max(apart.values())
         return dict.fromkeys(apart, most) if most <= problem.k else _copied(apart)
-    fits = {"a": False, "b": False}
-    if tile:
-        fits["a"] = tile[0] % (16 * apart["a"]) == 0 and problem.d.dtype in ("f16", "bf16", "f32")
-        fits["b"] = tile[1] % (8 * apart["b"]) == 0
-    return {
-        name: count if fits[name] and declaring.k_major(problem, name) and _enough(problem, name, count) else found
-        for (name, count), found in zip(apart.items(), _copied(apart).values(), strict=True)
+    found = _copied(apart)
+    if not tile:
+        return found
+    fits = {
+        "a": tile[0] % (16 * apart["a"]) == 0 and problem.d.dtype in ("f16", "bf16", "f32"),
+        "b": tile[1] % (8 * apart["b"]) == 0,
     }
+    for name, count in apart.items():
+        if name in across:
+            found[name] = MOST if count > 1 and problem.k >= MOST else found[name]
+        elif fits[name] and _enough(problem, name, count):
+            found[name] = count
+    return found
+
+
+def meets_in_registers(problem: Problem, found: Phases) -> bool:
+    """Whether the order of k of A and B is brought together in A's fragments: the one of them across k is in phases."""
+    across = [name for name in found if not declaring.k_major(problem, name)]
+    return len(across) == 1 and found[across[0]] > 1
+
+
+def is_spread(problem: Problem, found: Phases) -> bool:
+    """Whether the phases of A are spread in shared memory, because fragments are loaded across them."""
+    return meets_in_registers(problem, found) and not declaring.k_major(problem, "a")
 
 
 def _apart(problem: Problem, name: str) -> int:
@@ -85,8 +109,8 @@ def _enough(problem: Problem, name: str, count: int) -> bool:
 
 
 def defines(problem: Problem, found: Phases) -> Config:
-    """PHASES_*, SHIFT_* and STEP_* of A and B, in elements."""
-    said: Config = {}
+    """PHASES_*, SHIFT_* and STEP_* of A and B, in elements, and whether A is multiplied from registers."""
+    said: Config = {"A_IN_REGISTERS": "true" if meets_in_registers(problem, found) else "false"}
     for name, count in found.items():
         said[f"PHASES_{name.upper()}"] = max(count, 1)
         said[f"SHIFT_{name.upper()}"] = shift(problem, name) if count else 0

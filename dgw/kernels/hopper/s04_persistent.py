@@ -15,7 +15,7 @@ def choose(problem: Problem, pinned: Config, device: Device) -> tuple[Config, tu
     if found is None:
         return None
     plain = problem.epilogue == Epilogue() and not {"c", "bias", "residual"} & problem.operands().keys()
-    plain = plain and not lines.exchanges_columns(problem, found.config)
+    plain = plain and not lines.takes_registers(problem, found.config)
     reason = "registers stay where they are: plain sums are stored with few" if plain else "registers move to the sums"
     return {**found.config, "SETMAXNREG": 0 if plain else 1}, (*found.reasons, reason)
 

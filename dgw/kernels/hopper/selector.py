@@ -58,7 +58,12 @@ class Choice:
 
 @lru_cache(maxsize=64)
 def _candidates(
-    a_along_k: bool, b_along_k: bool, output: str, limit: int, pinned: tuple[tuple[str, int | str], ...]
+    a_along_k: bool,
+    b_along_k: bool,
+    a_spread: bool,
+    output: str,
+    limit: int,
+    pinned: tuple[tuple[str, int | str], ...],
 ) -> tuple[Config, ...]:
     """The configs that fit `limit` bytes of shared memory, each with as deep a ring as fits."""
     fixed = dict(pinned)
@@ -78,15 +83,14 @@ def _candidates(
     for bm, bn, split, cluster_m, cluster_n in tiles:
         if cluster_m * cluster_n > 2 and not {"CLUSTER_M", "CLUSTER_N"} & fixed.keys():
             continue
-        tile = tiling.Tiling(bm, bn, 2, cluster_m, cluster_n, split, a_along_k, b_along_k, output, pingpong)
-        deepest = (limit - tile.staging_bytes - tiling.BARRIER_BYTES) // (tile.slot_bytes + tiling.BARRIER_BYTES)
-        tile = replace(tile, stages=int(fixed.get("STAGES", min(8, deepest))))
+        tile = tiling.Tiling(bm, bn, 2, cluster_m, cluster_n, split, a_along_k, b_along_k, output, pingpong, a_spread)
+        tile = replace(tile, stages=int(fixed.get("STAGES", min(8, tile.deepest(limit)))))
         if tile.refuses() is None and tile.shared_bytes <= limit:
             found.append(
                 {
                     "BM": bm, "BN": bn, "STAGES": tile.stages, "CLUSTER_M": cluster_m, "CLUSTER_N": cluster_n,
                     "SPLIT": split, "GROUP_M": fixed.get("GROUP_M", max(1, GROUP_ROWS // bm)),
-                    "PHASED": fixed.get("PHASED", 0),
+                    "PHASED": fixed.get("PHASED", tiling.PHASED.default),
                 }
             )  # fmt: skip
     return tuple(found)
@@ -170,8 +174,14 @@ def _straddles(problem: Problem, name: str, copied: tuple[str, ...]) -> bool:
 def candidates(problem: Problem, pinned: Config, device: Device) -> tuple[Config, ...]:
     """The space of the selector for `problem`: configs that keep what is `pinned` and fit `device`."""
     staged = tiling.BY_ROWS if problem.d.dtype in tiling.OUTPUTS else tiling.FROM_REGISTERS
+    any_tile: Config = {"BM": 128, "BN": 256, "PHASED": pinned.get("PHASED", tiling.PHASED.default)}
     found = _candidates(
-        k_major(problem, "a"), k_major(problem, "b"), staged, device.shared_per_block, tuple(sorted(pinned.items()))
+        k_major(problem, "a"),
+        k_major(problem, "b"),
+        lines.is_spread(problem, lines.phases(problem, lines.tile_of(any_tile))),
+        staged,
+        device.shared_per_block,
+        tuple(sorted(pinned.items())),
     )
     tiles_k = ceil_div(problem.k, tiling.DEPTH)
     possible = tuple(config for config in found if int(config["SPLIT"]) <= tiles_k)

@@ -38,7 +38,7 @@ def plan(
         by_engine = output == tiling.BY_ENGINE
         boxes.append(tiling.output_box(problem, tile.columns) if by_engine else _any_map(problem, boxes[0]))
     defines = tiling.defines(problem, config, output) | lines.defines(problem, found)
-    crowded = {"c", "residual"} <= problem.operands().keys() or lines.exchanges_columns(problem, config)
+    crowded = {"c", "residual"} <= problem.operands().keys() or lines.takes_registers(problem, config)
     defines["KEEP_BIAS"] = "false" if crowded or output == tiling.FROM_REGISTERS else "true"
     defines |= {name: declaring.integer(config, name) for name in defined}
     wanted = tile.clusters(problem) if clusters is None else clusters

@@ -73,10 +73,12 @@ class Tiling:
     b_k_major: bool
     output: str
     pingpong: bool = False
+    a_spread: bool = False
 
     @classmethod
     def of(cls, problem: Problem, config: Config, output: str) -> Tiling:
         """The tiling that `config` asks for. `output`: the way of D to global memory."""
+        found = lines.phases(problem, lines.tile_of(config))
         return cls(
             bm=integer(config, "BM"),
             bn=integer(config, "BN"),
@@ -88,6 +90,7 @@ class Tiling:
             b_k_major=declaring.k_major(problem, "b"),
             output=output,
             pingpong=bool(integer({"PINGPONG": 0, **config}, "PINGPONG")),
+            a_spread=lines.is_spread(problem, found),
         )
 
     @property
@@ -118,7 +121,7 @@ class Tiling:
     @property
     def slot_bytes(self) -> int:
         """Bytes of one tile of A and one of B."""
-        return tile_bytes(self.bm, self.a_k_major) + tile_bytes(self.bn, self.b_k_major)
+        return tile_bytes(self.bm, self.a_k_major, self.a_spread) + tile_bytes(self.bn, self.b_k_major)
 
     @property
     def staging_bytes(self) -> int:
@@ -129,6 +132,10 @@ class Tiling:
     def shared_bytes(self) -> int:
         """Bytes of shared memory: tiles, staging, barriers."""
         return self.stages * (self.slot_bytes + BARRIER_BYTES) + self.staging_bytes + BARRIER_BYTES
+
+    def deepest(self, limit: int) -> int:
+        """The most slots of a ring that fit `limit` bytes of shared memory."""
+        return (limit - self.staging_bytes - BARRIER_BYTES) // (self.slot_bytes + BARRIER_BYTES)
 
     def clusters(self, problem: Problem) -> int:
         """Clusters of tiles that cover D."""
@@ -175,9 +182,10 @@ class Tiling:
         return None
 
 
-def tile_bytes(extent: int, along_k: bool) -> int:
-    """Bytes of a tile in shared memory; across k it consists of whole blocks of 64."""
-    return extent * 128 if along_k else ceil_div(extent, 64) * BLOCK_BYTES
+def tile_bytes(extent: int, along_k: bool, spread: bool = False) -> int:
+    """Bytes of a tile in shared memory; across k it consists of whole blocks of 64, `spread` by a line a phase."""
+    between = lines.MOST * 128 if spread else 0
+    return extent * 128 if along_k else ceil_div(extent, 64) * (BLOCK_BYTES + between)
 
 
 def box(problem: Problem, name: str, extent: int, phases: int = 1) -> TensorMap:
@@ -245,8 +253,7 @@ def refuses(
         return f"k = {problem.k} has no {tiling.split} tiles of {DEPTH} for SPLIT={tiling.split}"
     blocks = tiling.clusters(problem) * tiling.cluster
     found = declaring.refuses_launch(tiling.threads, tiling.shared_bytes, blocks, device)
-    left = device.shared_per_block - tiling.staging_bytes - BARRIER_BYTES
-    fitting = left // (tiling.slot_bytes + BARRIER_BYTES)
+    fitting = tiling.deepest(device.shared_per_block)
     return f"{found}; STAGES={fitting} fits" if found and 2 <= fitting < tiling.stages else found
 
 

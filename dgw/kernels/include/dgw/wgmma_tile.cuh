@@ -18,12 +18,17 @@ using LinesB = Lines<PHASES_B, SHIFT_B, STEP_B>;
 // DEPTH lines each, one a k. The CTAs of a cluster that need the same tile load one of SHARES parts of it each.
 //
 // Lines of one phase (tma.cuh) come one below the other, phase after phase: the lines of a tile, or of a block, are not in
-// the order of the matrix. Along k that is no matter where A and B have the same order.
-template <bool K_MAJOR, int EXTENT, int SHARES, class Lines>
+// the order of the matrix. Along k that is no matter where A and B have the same order. SPREAD: of blocks, each phase begins a
+// line further behind the one before than it would (wgmma_fragments.cuh).
+template <bool K_MAJOR, int EXTENT, int SHARES, class Lines, bool SPREAD = false>
 struct WgmmaTile {
     static constexpr int PHASES = Lines::PHASES;
     static constexpr int BLOCKS = (EXTENT + 63) / 64;
-    static constexpr u32 BYTES = K_MAJOR ? EXTENT * 128 : BLOCKS * BLOCK_BYTES;
+    static constexpr u32 PHASE = DEPTH / PHASES * 128 + (SPREAD ? 128 : 0);  // bytes from one to the next in a block
+    static constexpr u32 BLOCK = PHASES * PHASE;
+    static constexpr u32 BYTES = K_MAJOR ? EXTENT * 128 : BLOCKS * BLOCK;
+    static constexpr u32 LOADED = K_MAJOR ? EXTENT * 128 : BLOCKS * BLOCK_BYTES;  // of these
+    static_assert(BYTES % 1024 == 0, "what lies behind begins where the swizzle does");
     static_assert(K_MAJOR ? EXTENT % (8 * SHARES * PHASES) == 0 : BLOCKS % SHARES == 0, "the parts are whole groups of lines");
     static_assert(PHASES == 1 || SHARES == 1, "parts are of lines that follow one another");
 
@@ -41,7 +46,7 @@ struct WgmmaTile {
 #pragma unroll
                 for (int i = 0; i < BLOCKS / SHARES; ++i) {
                     const int block = int(share) * (BLOCKS / SHARES) + i;
-                    load_box<(SHARES > 1)>(tile + block * BLOCK_BYTES + phase * (DEPTH / PHASES * 128), map, k / PHASES,
+                    load_box<(SHARES > 1)>(tile + block * BLOCK + phase * PHASE, map, k / PHASES,
                                            outer + block * 64 + Lines::shift(phase), barrier, peers);
                 }
             }
@@ -59,9 +64,9 @@ struct WgmmaTile {
     // What wgmma is told of the tile: address, distance of blocks of 64 (not used along k) and of groups of eight lines,
     // all in 16 bytes, and the swizzle. `line` is a multiple of 64 of m or n.
     static __device__ __forceinline__ u64 descriptor(u32 tile, u32 line) {
-        constexpr u64 BLOCK = K_MAJOR ? 1 : BLOCK_BYTES >> 4, GROUP = 1024 >> 4, SWIZZLE_128 = 1;
+        constexpr u64 NEXT = K_MAJOR ? 1 : BLOCK_BYTES >> 4, GROUP = 1024 >> 4, SWIZZLE_128 = 1;
         const u64 address = ((tile + line * 128) & 0x3ffff) >> 4;
-        return address | BLOCK << 16 | GROUP << 32 | SWIZZLE_128 << 62;
+        return address | NEXT << 16 | GROUP << 32 | SWIZZLE_128 << 62;
     }
 
     // Between the descriptors of two steps along k.
