@@ -170,7 +170,10 @@ def test_operands_that_the_copy_engine_cannot_step_through_are_copied_first(
         (gemm(999, 999, 999, layout="nt"), WHOLE, (8, 8)),
         (gemm(998, 1004, 1004, layout="nt"), WHOLE, (2, 2)),
         (gemm(998, 996, 1002, layout="nt"), WHOLE, (4, 4)),
-        (gemm(999, 999, 999, layout="nt"), {**WHOLE, "CLUSTER_M": 2}, (0, 0)),
+        (gemm(999, 999, 999, layout="nt"), {**WHOLE, "CLUSTER_M": 2, "CLUSTER_N": 2}, (8, 8)),
+        (gemm(998, 1004, 1004, layout="nt"), {**WHOLE, "CLUSTER_N": 4}, (0, 2)),
+        (gemm(999, 1000, 1004, layout="tn"), {**WHOLE, "CLUSTER_M": 2}, (8, 8)),
+        (gemm(1000, 1004, 1000, layout="tn"), {**WHOLE, "CLUSTER_N": 4}, (1, 0)),
         (gemm(999, 999, 999, layout="nt"), {**WHOLE, "BM": 64, "BN": 80}, (0, 0)),
         (gemm(999, 999, 999, layout="nt"), {**WHOLE, "PHASED": 0}, (0, 0)),
         (gemm(5, 7, 999, layout="nt"), WHOLE, (0, 0)),
@@ -191,7 +194,7 @@ def test_operands_that_the_copy_engine_cannot_step_through_are_copied_first(
 def test_lines_off_sixteen_bytes_are_read_in_phases_where_their_order_can_be_put_right(
     problem: Problem, config: Config, found: tuple[int, int]
 ) -> None:
-    phases = lines.phases(problem, lines.tile_of(config))
+    phases = lines.phases(problem, config)
     assert (phases["a"], phases["b"]) == found
 
 
@@ -208,6 +211,18 @@ def test_the_last_stages_read_in_phases_what_they_can_if_told_to(
         plan = variant.plan(problem, config, H200)  # type: ignore[misc]
         assert plan.workspaces == {}
         compiles(variant, problem, config, cache)
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_ctas_of_a_cluster_load_some_of_the_phases_each(layout: str, cache: CompileCache) -> None:
+    problem = gemm(1001, 1001, 1001, layout=layout)
+    config = chosen(PERSISTENT, problem, PHASED=1, BM=128, BN=128, STAGES=4, CLUSTER_M=2, CLUSTER_N=2)
+    plan = PERSISTENT.plan(problem, config, H200)  # type: ignore[misc]
+    assert plan.workspaces == {}
+    a, b = (one for one in plan.launches[0].arguments[:2] if isinstance(one, TensorMap))
+    assert (a.phases, b.phases) == (8, 8)
+    assert (a.box, b.box) == ((16 if layout[0] == "n" else 8, 64), (16 if layout[1] == "t" else 8, 64))
+    compiles(PERSISTENT, problem, config, cache)
 
 
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])

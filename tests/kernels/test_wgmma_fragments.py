@@ -48,7 +48,7 @@ class Side:
 
     @property
     def phases(self) -> int:
-        return lines.phases(self.problem, lines.tile_of(TILE))[self.name]
+        return lines.phases(self.problem, TILE)[self.name]
 
     def values(self) -> Words:
         """As it is stored: small numbers, none alike nearby."""
@@ -71,7 +71,7 @@ class Side:
         for i, line in enumerate(values):
             memory[operand.offset + i * ld :][: len(line)] = line
         maps = made(self.problem, tiling.box(self.problem, self.name, extent, self.phases))
-        said = lines.defines(self.problem, lines.phases(self.problem, lines.tile_of(TILE)))
+        said = lines.defines(self.problem, lines.phases(self.problem, TILE))
         first, step = (int(said[f"{word}_{self.name.upper()}"]) for word in ("SHIFT", "STEP"))
         shifts = [(first + phase * step) % 8 for phase in range(self.phases)]
         starts = [(outer, k)] if self.along_k else [(k, outer + block) for block in range(0, extent, 64)]
@@ -102,7 +102,7 @@ def fragments(problem: Problem, image: Words) -> NDArray[np.int64]:
     No load of it meets a bank conflict.
     """
     found = np.zeros((BM // 64, 4, 128, 4, 2), np.uint16)
-    said = lines.defines(problem, lines.phases(problem, lines.tile_of(TILE)))
+    said = lines.defines(problem, lines.phases(problem, TILE))
     assert said["A_IN_REGISTERS"] == "true"
     said |= {"BM": BM, "K_MAJOR_A": "true" if declaring.k_major(problem, "a") else "false"}
     options = (f"-I{INCLUDE}", *(f"-D{name}={value}" for name, value in said.items()))

@@ -49,7 +49,7 @@ def test_boxes_of_all_phases_together_are_a_tile_of_the_operand(layout: str, ld:
         problem = msgspec.structs.replace(problem, b=msgspec.structs.replace(plain.b, ld=264))
     along_k, extent = layout == "nt", 128
     config: Config = {"BM": 128, "BN": 256, "PHASED": 1}
-    phases = lines.phases(problem, lines.tile_of(config))
+    phases = lines.phases(problem, config)
     count = phases["a"]
     assert count > 1
     said = lines.defines(problem, phases)

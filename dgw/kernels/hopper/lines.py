@@ -36,51 +36,51 @@ def shift(problem: Problem, name: str) -> int:
     return operand.offset % (16 // declaring.element_bytes(operand.dtype))
 
 
-def tile_of(config: Config) -> tuple[int, int] | None:
-    """BM and BN of a config that reads lines in phases. None where it does not, or CTAs of a cluster share tiles."""
-    given = {"PHASED": 0, "CLUSTER_M": 1, "CLUSTER_N": 1, **config}
-    phased, *shared, bm, bn = (
-        declaring.integer(given, name) for name in ("PHASED", "CLUSTER_M", "CLUSTER_N", "BM", "BN")
-    )
-    return (bm, bn) if phased and shared == [1, 1] else None
-
-
 def exchanges_columns(problem: Problem, config: Config) -> bool:
     """Whether columns of D have to be put in order, which takes registers."""
-    return declaring.k_major(problem, "b") and phases(problem, tile_of(config))["b"] > 1
+    return declaring.k_major(problem, "b") and phases(problem, config)["b"] > 1
 
 
 def takes_registers(problem: Problem, config: Config) -> bool:
     """Whether bringing lines in phases in order takes registers while products are added up, or after that."""
-    return exchanges_columns(problem, config) or meets_in_registers(problem, phases(problem, tile_of(config)))
+    return exchanges_columns(problem, config) or meets_in_registers(problem, phases(problem, config))
 
 
-def phases(problem: Problem, tile: tuple[int, int] | None = None) -> Phases:
-    """How the lines of A and B are read.
+def phases(problem: Problem, config: Config | None = None) -> Phases:
+    """How the lines of A and B are read. Several phases only with PHASED in `config`.
 
-    `tile`: BM and BN of a kernel that can read several. Lines in phases come out of order. Along m and n that is put
-    right on the way to D: rows of a warp are then lines of one phase, and columns are exchanged in blocks of eight for
-    each phase. Along k the order may be any that A and B share: where only one of them lies across k, in eight phases,
-    the fragments of A bring the two together.
+    Lines in phases come out of order. Along m and n that is put right on the way to D: rows of a warp are then lines of
+    one phase, and columns are exchanged in blocks of eight for each phase. Along k the order may be any that A and B
+    share: where only one of them lies across k, in eight phases, the fragments of A bring the two together. CTAs of a
+    cluster that share a tile load some of the phases each.
     """
+    given = {"PHASED": 0, "CLUSTER_M": 1, "CLUSTER_N": 1, **(config or {})}
     apart = {name: _apart(problem, name) for name in ("a", "b")}
-    across = [name for name in apart if not declaring.k_major(problem, name)]
-    if tile and len(across) == 2:
-        most = max(apart.values())
-        return dict.fromkeys(apart, most) if most <= problem.k else _copied(apart)
-    found = _copied(apart)
-    if not tile:
+    found = {name: 1 if count == 1 else 0 for name, count in apart.items()}
+    if not declaring.integer(given, "PHASED"):
         return found
-    fits = {
-        "a": tile[0] % (16 * apart["a"]) == 0 and problem.d.dtype in ("f16", "bf16", "f32"),
-        "b": tile[1] % (8 * apart["b"]) == 0,
-    }
-    for name, count in apart.items():
-        if name in across:
-            found[name] = MOST if count > 1 and problem.k >= MOST else found[name]
-        elif fits[name] and _enough(problem, name, count):
+    sharers = {"a": declaring.integer(given, "CLUSTER_N"), "b": declaring.integer(given, "CLUSTER_M")}
+    across = [name for name in apart if not declaring.k_major(problem, name)]
+    if len(across) == 2:
+        most = max(apart.values())
+        fits = most <= problem.k and all(most % count == 0 for count in sharers.values())
+        return dict.fromkeys(apart, most) if most > 1 and fits else found
+    for name in (name for name, count in found.items() if not count):
+        count = MOST if name in across else apart[name]
+        if (
+            count % sharers[name] == 0
+            and stored_shape(problem, name)[0] >= count
+            and (name in across or _can_be_ordered(problem, given, name, count))
+        ):
             found[name] = count
     return found
+
+
+def _can_be_ordered(problem: Problem, config: Config, name: str, count: int) -> bool:
+    """Whether lines along k, in `count` phases, are put in the order of D: rows in sixteens, columns in eights."""
+    if name == "b":
+        return declaring.integer(config, "BN") % (8 * count) == 0
+    return declaring.integer(config, "BM") % (16 * count) == 0 and problem.d.dtype in ("f16", "bf16", "f32")
 
 
 def meets_in_registers(problem: Problem, found: Phases) -> bool:
@@ -97,15 +97,6 @@ def is_spread(problem: Problem, found: Phases) -> bool:
 def _apart(problem: Problem, name: str) -> int:
     """After so many lines the distance is a multiple of 16 bytes."""
     return 1 if can_step(problem, name) else ELEMENTS // gcd(ELEMENTS, problem.leading_dimension(name))
-
-
-def _copied(apart: Phases) -> Phases:
-    return {name: 1 if count == 1 else 0 for name, count in apart.items()}
-
-
-def _enough(problem: Problem, name: str, count: int) -> bool:
-    """Whether every phase has a line."""
-    return stored_shape(problem, name)[0] >= count
 
 
 def defines(problem: Problem, found: Phases) -> Config:

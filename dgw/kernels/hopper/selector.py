@@ -178,7 +178,7 @@ def candidates(problem: Problem, pinned: Config, device: Device) -> tuple[Config
     found = _candidates(
         k_major(problem, "a"),
         k_major(problem, "b"),
-        lines.is_spread(problem, lines.phases(problem, lines.tile_of(any_tile))),
+        lines.is_spread(problem, lines.phases(problem, any_tile)),
         staged,
         device.shared_per_block,
         tuple(sorted(pinned.items())),
@@ -192,7 +192,7 @@ def candidates(problem: Problem, pinned: Config, device: Device) -> tuple[Config
 
 
 def _copied(problem: Problem, config: Config) -> tuple[str, ...]:
-    return alignment.copied(lines.phases(problem, lines.tile_of(config)))
+    return alignment.copied(lines.phases(problem, config))
 
 
 def choose(problem: Problem, pinned: Config, device: Device) -> Choice | None:

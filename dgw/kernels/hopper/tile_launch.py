@@ -29,10 +29,10 @@ def plan(
     """
     output = tiling.output_of(problem, config) if map_d else tiling.FROM_REGISTERS
     tile = tiling.Tiling.of(problem, config, output)
-    found = lines.phases(problem, lines.tile_of(config) if map_d else None)
+    found = lines.phases(problem, config if map_d else None)
     boxes = [
-        tiling.box(problem, "a", tile.bm // tile.cluster_n, max(found["a"], 1)),
-        tiling.box(problem, "b", tile.bn // tile.cluster_m, max(found["b"], 1)),
+        tiling.box(problem, "a", tile.bm, max(found["a"], 1), tile.cluster_n),
+        tiling.box(problem, "b", tile.bn, max(found["b"], 1), tile.cluster_m),
     ]
     if map_d:
         by_engine = output == tiling.BY_ENGINE

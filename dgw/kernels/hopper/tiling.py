@@ -78,7 +78,7 @@ class Tiling:
     @classmethod
     def of(cls, problem: Problem, config: Config, output: str) -> Tiling:
         """The tiling that `config` asks for. `output`: the way of D to global memory."""
-        found = lines.phases(problem, lines.tile_of(config))
+        found = lines.phases(problem, config)
         return cls(
             bm=integer(config, "BM"),
             bn=integer(config, "BN"),
@@ -188,13 +188,12 @@ def tile_bytes(extent: int, along_k: bool, spread: bool = False) -> int:
     return extent * 128 if along_k else ceil_div(extent, 64) * (BLOCK_BYTES + between)
 
 
-def box(problem: Problem, name: str, extent: int, phases: int = 1) -> TensorMap:
+def box(problem: Problem, name: str, extent: int, phases: int = 1, sharers: int = 1) -> TensorMap:
     """The tensor maps of A or B, one a phase: together `extent` of its m or n by 64 of k; stored across k, 64 of k by
-    64 of m or n."""
-    count = extent if declaring.k_major(problem, name) else DEPTH
-    return TensorMap(
-        operand=name, box=(count // phases, 64), swizzle="128", shift=lines.shift(problem, name), phases=phases
-    )
+    64 of m or n. CTAs that share a tile load some of the phases each, or where there is one, some of the lines."""
+    along_k = declaring.k_major(problem, name)
+    count = (extent // (sharers if phases == 1 else 1) if along_k else DEPTH) // phases
+    return TensorMap(operand=name, box=(count, 64), swizzle="128", shift=lines.shift(problem, name), phases=phases)
 
 
 def output_box(problem: Problem, columns: int) -> TensorMap:
@@ -215,7 +214,7 @@ def output_of(problem: Problem, config: Config) -> str:
         return FROM_REGISTERS
     whole = problem.n * declaring.element_bytes(problem.d.dtype) % 16 == 0  # the copy engine writes no less
     reached = whole and lines.can_step(problem, "d") and lines.shift(problem, "d") == 0
-    together = lines.rows_apart(problem, lines.phases(problem, lines.tile_of(config))) == 1
+    together = lines.rows_apart(problem, lines.phases(problem, config)) == 1
     return BY_ENGINE if reached and together else BY_ROWS
 
 

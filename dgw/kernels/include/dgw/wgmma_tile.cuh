@@ -29,27 +29,22 @@ struct WgmmaTile {
     static constexpr u32 BYTES = K_MAJOR ? EXTENT * 128 : BLOCKS * BLOCK;
     static constexpr u32 LOADED = K_MAJOR ? EXTENT * 128 : BLOCKS * BLOCK_BYTES;  // of these
     static_assert(BYTES % 1024 == 0, "what lies behind begins where the swizzle does");
-    static_assert(K_MAJOR ? EXTENT % (8 * SHARES * PHASES) == 0 : BLOCKS % SHARES == 0, "the parts are whole groups of lines");
-    static_assert(PHASES == 1 || SHARES == 1, "parts are of lines that follow one another");
+    static_assert(PHASES > 1 ? PHASES % SHARES == 0 : K_MAJOR || BLOCKS % SHARES == 0, "the parts are equal");
+    static_assert(!K_MAJOR || EXTENT % (8 * (PHASES > 1 ? PHASES : SHARES)) == 0, "the parts are whole groups of lines");
 
     // Part `share` of the tile at m or n = `outer`, k = `k`, to all `peers`, counted at `barrier`.
     static __device__ __forceinline__ void load(u32 tile, const TensorMaps<PHASES>& maps, int outer, int k, u32 barrier,
                                                 u32 share, unsigned short peers) {
+        if constexpr (PHASES > 1) {
 #pragma unroll 1  // the warp that copies has few registers
-        for (int phase = 0; phase < PHASES; ++phase) {
-            const TensorMap& map = maps.of[phase];
-            if constexpr (K_MAJOR) {
-                const int first = int(share) * (EXTENT / SHARES) + phase * (EXTENT / PHASES);
-                load_box<(SHARES > 1)>(tile + first * 128, map, PHASES == 1 ? outer + first : outer / PHASES,
-                                       k + Lines::shift(phase), barrier, peers);
-            } else {
-#pragma unroll
-                for (int i = 0; i < BLOCKS / SHARES; ++i) {
-                    const int block = int(share) * (BLOCKS / SHARES) + i;
-                    load_box<(SHARES > 1)>(tile + block * BLOCK + phase * PHASE, map, k / PHASES,
-                                           outer + block * 64 + Lines::shift(phase), barrier, peers);
-                }
-            }
+            for (int i = 0; i < PHASES / SHARES; ++i)
+                load_phase(tile, maps, int(share) * (PHASES / SHARES) + i, outer, k, barrier, peers);
+        } else if constexpr (K_MAJOR) {
+            const int first = int(share) * (EXTENT / SHARES);
+            load_box<(SHARES > 1)>(tile + first * 128, maps.of[0], outer + first, k + Lines::shift(0), barrier, peers);
+        } else {
+            load_blocks<BLOCKS / SHARES>(tile, maps.of[0], int(share) * (BLOCKS / SHARES), outer + Lines::shift(0), k,
+                                         barrier, peers);
         }
     }
 
@@ -71,6 +66,26 @@ struct WgmmaTile {
 
     // Between the descriptors of two steps along k.
     static constexpr u64 STEP = (K_MAJOR ? 32 : 16 * 128) >> 4;
+
+private:
+    static __device__ __forceinline__ void load_phase(u32 tile, const TensorMaps<PHASES>& maps, int phase, int outer, int k,
+                                                      u32 barrier, unsigned short peers) {
+        const int shift = Lines::shift(phase);
+        if constexpr (K_MAJOR)
+            load_box<(SHARES > 1)>(tile + phase * (EXTENT / PHASES) * 128, maps.of[phase], outer / PHASES, k + shift,
+                                   barrier, peers);
+        else
+            load_blocks<BLOCKS>(tile + phase * PHASE, maps.of[phase], 0, outer + shift, k / PHASES, barrier, peers);
+    }
+
+    // Lines from `line` on of COUNT blocks of 64 m or n.
+    template <int COUNT>
+    static __device__ __forceinline__ void load_blocks(u32 tile, const TensorMap& map, int first, int outer, int line,
+                                                       u32 barrier, unsigned short peers) {
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i)
+            load_box<(SHARES > 1)>(tile + (first + i) * BLOCK, map, line, outer + (first + i) * 64, barrier, peers);
+    }
 };
 
 // Nothing that reads the sums is moved up to where they are still being added to.
