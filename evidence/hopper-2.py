@@ -31,8 +31,7 @@ EPILOGUES = (
     ("--beta", "0.5", "--alpha", "1.25"), ("--activation", "silu", "--out", "f32"),
     ("--bias", "--activation", "gelu", "--quantise", "row", "--out", "s8"),
 )  # fmt: skip
-PERSISTENT, MMA, CUBLAS = "hopper/persistent", "cuda/tensor-core", "evidence/cublas-f32"
-DECLARED = Path(__file__).with_name("cublas_f32.py")
+PERSISTENT, MMA, CUBLAS = "hopper/persistent", "cuda/tensor-core", "baselines/cublas"
 SQUARE, DEPTHS = 2048, (256, 1024, 4096, 16384)
 """As many tiles of 128x256 as SMs, nearly: nobody gains by splitting k, which would cut off shorter sums."""
 REPEATED, REPEATS = (4096, 4000, 1024), 1000
@@ -103,7 +102,7 @@ def chance(topic: Topic) -> dict[str, Any]:
 def truncation(topic: Topic) -> dict[str, Any]:
     """How far the sums of the tensor cores are cut off, ours beside cuBLAS's: relative Frobenius errors of D in f32."""
     run = topic.dgw(
-        "check", "--variant", f"{PERSISTENT},{MMA},{CUBLAS}", "--kernel", str(DECLARED), "--config", "SPLIT=1",
+        "check", "--variant", f"{PERSISTENT},{MMA},{CUBLAS}", "--config", "SPLIT=1",
         "--shape", ",".join(f"{SQUARE}x{SQUARE}x{depth}" for depth in DEPTHS), "--dtype", "f16,bf16",
         "--layout", "nt", "--out", "f32", "--no-store", "--json",
     ).run  # fmt: skip

@@ -19,7 +19,7 @@ import typer.main
 from dgw.commands import check, profile
 from dgw.commands.suites import shapes_file
 from dgw.kernels.loader import load
-from dgw.model import Case, Check, Measurement, Problem, Record, Run, gemm
+from dgw.model import Case, Check, Measurement, Record, Run, gemm
 from dgw.operands import references
 from dgw.toolchain.devices import device
 from dgw.workbench.device.driver import Driver
@@ -123,7 +123,7 @@ def cut_off(script: ModuleType, name: str, factor: float) -> Answer:
 
 @pytest.mark.parametrize(("name", "factor", "failing"), [
     ("hopper/persistent", 1.0, 0), ("hopper/persistent", 1.1, 8), ("cuda/tensor-core", 1.1, 0),
-    ("cuda/tensor-core", 3.0, 8), ("evidence/cublas-f32", 0.0, 4 * 8), ("cuda/tensor-core", 0.0, 2 * 8),
+    ("cuda/tensor-core", 3.0, 8), ("baselines/cublas", 0.0, 4 * 8), ("cuda/tensor-core", 0.0, 2 * 8),
 ])  # fmt: skip
 def test_sums_are_cut_off_no_more_than_by_cublas_and_an_unknown_error_never_holds(
     script: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str, factor: float, failing: int
@@ -211,25 +211,3 @@ def test_the_shape_of_the_repeats_has_more_tiles_than_ctas(script: ModuleType) -
     plan = variant.plan(problem, variant.config_for(problem, target), target)
     assert plan.tile is not None
     assert -(-problem.m // plan.tile[0]) * -(-problem.n // plan.tile[1]) > plan.launches[-1].grid[0]
-
-
-def test_cublas_into_f32_is_declared_for_the_plain_product_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    variant = load((EVIDENCE / "cublas_f32.py",))["evidence/cublas-f32"]
-
-    def refusal(problem: Problem) -> str | None:
-        return variant.refuses(problem, {}, device("h200"))
-
-    assert refusal(gemm(8, 8, 8, "bf16", "nt", out="f32")) is None
-    assert "alpha 1" in str(refusal(gemm(8, 8, 8, out="f32", alpha=2.0)))
-    for other in (gemm(8, 8, 8), gemm(8, 8, 8, "tf32", out="f32"), gemm(8, 8, 8, out="f32", batch=2)):
-        assert refusal(other)
-    asked: list[tuple[Any, ...]] = []
-    torch = SimpleNamespace(
-        float16="f16", float32="f32", as_tensor=lambda buffer, device: SimpleNamespace(view=lambda kind: kind),
-        mm=lambda a, b, out_dtype, out: asked.append((a, b, out_dtype, out)),
-    )  # fmt: skip
-    monkeypatch.setitem(sys.modules, "torch", torch)  # type: ignore[arg-type]
-    assert variant.bind is not None
-    variant.bind(gemm(8, 8, 8, out="f32"), {}, {name: SimpleNamespace(dtype=t) for name, t in zip(
-        "abd", ("f16", "f16", "f32"), strict=True)})()  # fmt: skip
-    assert asked == [("f16", "f16", "f32", "f32")]

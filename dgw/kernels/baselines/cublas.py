@@ -17,11 +17,19 @@ def refuses(problem: Problem, config: Config, device: Device) -> str | None:
     found = declaring.refuses_problem(problem, INPUTS, ("f16", "bf16", "f32")) or declaring.refuses_epilogue(problem)
     if found:
         return found
+    if widens(problem):
+        plain = (problem.alpha, problem.beta) == (1.0, 0.0)
+        return None if plain else f"torch.mm of {problem.a.dtype} into f32 takes alpha 1 and beta 0 only"
     stored = "f32" if problem.a.dtype == "tf32" else problem.a.dtype
     for name, operand in problem.operands().items():
         if name not in ("a", "b") and operand.dtype != stored:
             return f"torch.mm of {problem.a.dtype} writes {stored}, so {name} cannot be {operand.dtype}"
     return None
+
+
+def widens(problem: Problem) -> bool:
+    """Whether D has the type of the sums and A has not: torch.mm with an `out_dtype`, which it takes on CUDA only."""
+    return problem.a.dtype in ("f16", "bf16") and problem.d.dtype == "f32"
 
 
 def tensor(buffer: Any) -> Any:
@@ -44,6 +52,8 @@ def bind(problem: Problem, config: Config, buffers: Mapping[str, Any]) -> Callab
     c = tensor(buffers["c"]) if beta != 0.0 else d
     matmul = torch.backends.cuda.matmul
     tf32 = problem.a.dtype == "tf32"
+    if widens(problem):
+        return lambda: torch.mm(a, b, out_dtype=torch.float32, out=d)
 
     def call() -> None:
         matmul.allow_tf32 = tf32
