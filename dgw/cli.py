@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import gc
 import importlib
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import typer
@@ -122,6 +125,20 @@ def _parser_error(error: Exception) -> UsageError:
     return UsageError(text, f"{path} {possible[0]}" if possible else f"{path} --help")
 
 
+@contextlib.contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM, with which job schedulers and CI systems end a job, is taken as Ctrl-C: what is finished is told, and
+    processes, locks and checkouts are put away."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code. Errors raised on purpose become two lines on standard error."""
     from dgw.commands.console import complain
@@ -133,8 +150,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
             one_file(typed)
         command = typer.main.get_command(app)
-        # `obj` is what the commands see of the whole command line
-        code = command.main(args=typed, prog_name="dgw", standalone_mode=False, obj=tuple(typed))
+        with contextlib.nullcontext() if typed[:1] and typed[0] in HIDDEN else _terminated_as_interrupted():
+            # `obj` is what the commands see of the whole command line
+            code = command.main(args=typed, prog_name="dgw", standalone_mode=False, obj=tuple(typed))
     except DgwError as error:
         complain(error, typed)
         return int(error.exit_code)

@@ -3,27 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import signal
-import threading
 import time
 from collections.abc import Iterator
 
 from dgw.commands.console import note
 from dgw.errors import Missing
-
-
-@contextlib.contextmanager
-def terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM, with which a CI system cancels a job, is taken as Ctrl-C: checkouts and processes are put away first."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
 
 GRACE_S = 5.0
 """How long a process that has just been seen on the GPU may take to leave it."""

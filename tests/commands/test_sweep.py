@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import shlex
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -192,8 +193,10 @@ def test_only_the_gpus_that_are_named_are_used(gpus: Gpus, sweep: Sweep) -> None
     assert sweep(*SMALL, "--gpus", "7").error_is_two_lines()
 
 
-def interrupt_at_the_third_record(monkeypatch: pytest.MonkeyPatch) -> Callable[[Store, str, Record], None]:
-    """Ctrl-C, once three records are kept; gives what keeps a record without it."""
+def interrupt_at_the_third_record(
+    monkeypatch: pytest.MonkeyPatch, by: signal.Signals = signal.SIGINT
+) -> Callable[[Store, str, Record], None]:
+    """Ctrl-C, or another signal, once three records are kept; gives what keeps a record without it."""
     put, count = Store.put, 0
 
     def interrupted(self: Store, run: str, record: Record) -> None:
@@ -201,16 +204,17 @@ def interrupt_at_the_third_record(monkeypatch: pytest.MonkeyPatch) -> Callable[[
         put(self, run, record)
         count += 1
         if count == 3:
-            raise KeyboardInterrupt
+            signal.raise_signal(by)
 
     monkeypatch.setattr(Store, "put", interrupted)
     return put
 
 
-def test_ctrl_c_ends_with_a_summary_and_the_command_that_goes_on(
-    gpus: Gpus, sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_or_a_scheduler_ends_it_with_a_summary_and_the_command_that_goes_on(
+    gpus: Gpus, sweep: Sweep, monkeypatch: pytest.MonkeyPatch, by: signal.Signals
 ) -> None:
-    put = interrupt_at_the_third_record(monkeypatch)
+    put = interrupt_at_the_third_record(monkeypatch, by)
     ended = sweep(*SMALL)
     assert ended.code == 130
     assert "error: interrupted: 7 of 12 cases are finished, 0 of them failed" in ended.err

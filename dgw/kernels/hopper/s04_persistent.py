@@ -9,14 +9,16 @@ from dgw.model import Claim, Config, Device, Epilogue, Plan, Problem, Variant
 def choose(problem: Problem, pinned: Config, device: Device) -> tuple[Config, tuple[str, ...]] | None:
     """The config that the selector estimates to be the fastest, and why.
 
-    Plain sums are stored with the registers that a thread has, so that none are moved to those that multiply.
+    Plain sums that the copy engine stores need no more registers than a thread has, so that none are moved to those
+    that multiply.
     """
     found = selector.choose(problem, pinned, device)
     if found is None:
         return None
     plain = problem.epilogue == Epilogue() and not {"c", "bias", "residual"} & problem.operands().keys()
+    plain = plain and tiling.output_of(problem, found.config) == tiling.BY_ENGINE
     plain = plain and not lines.takes_registers(problem, found.config)
-    reason = "registers stay where they are: plain sums are stored with few" if plain else "registers move to the sums"
+    reason = "registers stay where they are: plain sums take few" if plain else "registers move to the sums"
     return {**found.config, "SETMAXNREG": 0 if plain else 1}, (*found.reasons, reason)
 
 
