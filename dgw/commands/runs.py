@@ -23,12 +23,13 @@ def runs(
     from dgw.reports.terminal import listing
     from dgw.workbench.store import open_store
 
-    found = open_store(looking=True).runs(limit)
+    store = open_store(looking=True)
+    found = store.runs(limit)
     if json:
         say(render(found))
         return
     if not found:
-        say("The store holds no run yet: dgw profile --variant swizzled --shape 4096x4096x4096")
+        say(f"The store {store.location} holds no run yet: dgw profile --variant swizzled --shape 4096x4096x4096")
         return
     rows = [
         (

@@ -249,6 +249,11 @@ def _changed(one: Facts, two: Facts) -> tuple[Change, ...]:
     return tuple(sorted(found, key=lambda c: -(max(c.base, c.head) + 1) / (min(c.base, c.head) + 1)))
 
 
+def _figure(value: float) -> str:
+    """Three digits, or all before the point: cycles and bytes are compared by people, who do not read exponents."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
 def _sentences(found: Explanation) -> list[str]:
     times = found.head_cycles / found.base_cycles
     seconds = ""
@@ -256,7 +261,7 @@ def _sentences(found: Explanation) -> list[str]:
         seconds = f"; {found.head_seconds * 1e6:.4g} us and {found.base_seconds * 1e6:.4g} us"
     what = "cycles" if found.measured else "cycles at least (a lower bound)"
     lines = [
-        f"{found.head} takes {found.head_cycles:.4g} {what} where {found.base} takes {found.base_cycles:.4g} "
+        f"{found.head} takes {_figure(found.head_cycles)} {what} where {found.base} takes {_figure(found.base_cycles)} "
         f"({times:.2f} times{seconds})."
     ]
     for part in found.parts:
@@ -264,15 +269,19 @@ def _sentences(found: Explanation) -> list[str]:
             continue
         moved = part.head - part.base
         what = WAITS.get(part.name, "warps wait for other reasons") if found.measured else f"{part.name} takes"
-        line = f"{100 * part.share:+.0f} % of the difference: {what} {moved:+.3g} cycles "
-        line += f"({part.base:.3g} to {part.head:.3g})"
+        line = (
+            f"{100 * part.share:+.0f} % of the difference: {what} {'+' if moved >= 0 else ''}{_figure(moved)} cycles "
+        )
+        line += f"({_figure(part.base)} to {_figure(part.head)})"
         busy = [
-            f"{p.metric} is busy {p.head:.3g} instead of {p.base:.3g} cycles" for p in part.pipes if p.base != p.head
+            f"{p.metric} is busy {_figure(p.head)} instead of {_figure(p.base)} cycles"
+            for p in part.pipes
+            if p.base != p.head
         ]
         lines.append(f"{line}{'; ' + ', '.join(busy) if busy else ''}.")
     if found.difference:
         shares = (100 * found.attributed, 100 * found.residual)
         lines.append("Accounted for: {:.0f} % of the difference; residual {:.0f} %.".format(*shares))
-    counters = [f"{c.metric} {c.base:.4g} to {c.head:.4g}" for c in found.changed[:8]]
+    counters = [f"{c.metric} {_figure(c.base)} to {_figure(c.head)}" for c in found.changed[:8]]
     lines.append(f"Counters that changed most: {', '.join(counters)}." if counters else "No counter changed by 10 %.")
     return lines

@@ -185,10 +185,21 @@ def candidates(problem: Problem, pinned: Config, device: Device) -> tuple[Config
     )
     tiles_k = ceil_div(problem.k, tiling.DEPTH)
     possible = tuple(config for config in found if int(config["SPLIT"]) <= tiles_k)
+    possible = tuple(config for config in possible if not _is_crowded(problem, config)) or possible
     if all(lines.can_step(problem, name) for name in ("a", "b")):
         return possible
     copies = [len(_copied(problem, config)) for config in possible]
     return tuple(config for config, count in zip(possible, copies, strict=True) if count == min(copies))
+
+
+def _is_crowded(problem: Problem, config: Config) -> bool:
+    """Whether the compiler finds too few registers: for fragments of 128 rows a warpgroup beside the sums, or for what
+    is added by rows to pieces of 32 bytes, which an odd multiple of 16 columns makes (staged_pieces.cuh)."""
+    if int(config["BM"]) == 256 and lines.meets_in_registers(problem, lines.phases(problem, config)):
+        return True
+    added = {"c", "residual"} & problem.operands().keys() and element_bytes(problem.d.dtype) == 2
+    narrow = int(config["BN"]) // int(config["SPLIT"]) % 32 != 0
+    return bool(added) and narrow and tiling.output_of(problem, config) == tiling.BY_ROWS
 
 
 def _copied(problem: Problem, config: Config) -> tuple[str, ...]:

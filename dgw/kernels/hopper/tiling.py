@@ -22,7 +22,7 @@ LARGEST_CLUSTER = 8
 
 QUANTISED = (*OUTPUTS, "s8", "e4m3")  # what the fused epilogue stores
 
-BM = Tunable(name="BM", default=128, values=(64, 128, 192, 256), meaning="rows of D a CTA computes")
+BM = Tunable(name="BM", default=128, values=(64, 128, 256), meaning="rows of D a CTA computes")
 BN = Tunable(name="BN", default=256, values=tuple(range(16, 257, 16)), meaning="columns of D a CTA computes")
 STAGES = Tunable(
     name="STAGES", default=4, values=(2, 3, 4, 5, 6, 7, 8), meaning="tiles of each operand in shared memory"
@@ -106,7 +106,7 @@ class Tiling:
     @property
     def consumers(self) -> int:
         """Warpgroups that multiply."""
-        return 2 if self.pingpong else {64: 1, 192: 3}.get(self.bm, 2)
+        return 1 if self.bm == 64 and not self.pingpong else 2
 
     @property
     def team(self) -> int:
@@ -143,15 +143,13 @@ class Tiling:
 
     def refuses(self) -> str | None:
         """Why the sizes do not fit together."""
-        if self.bm % 64 or not 64 <= self.bm <= 256:
-            return f"BM={self.bm} must be 64, 128, 192 or 256: a warpgroup multiplies 64 rows"
+        if self.bm not in (64, 128, 256):
+            return f"BM={self.bm} must be 64, 128 or 256: a warpgroup multiplies 64 rows"
         if self.bn % 16 or not 16 <= self.bn <= 256:
             return f"BN={self.bn} must be a multiple of 16 from 16 to 256, as wgmma takes them"
         sums = self.bm // self.team * self.bn // 128
         if sums > MOST_SUMS:
             return f"{self.bm}x{self.bn} needs {sums} sums a thread; {MOST_SUMS} fit"
-        if self.consumers == 3 and sums > 96:
-            return f"{self.bm}x{self.bn} needs {sums} sums a thread; beside three warpgroups 96 fit"
         if self.stages < 2:
             return f"STAGES={self.stages} leaves no tile to copy into; at least 2 are needed"
         if self.pingpong and self.split > 1:

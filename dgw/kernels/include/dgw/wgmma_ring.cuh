@@ -10,7 +10,7 @@ namespace dgw {
 // B; `empty` barriers count the warps that have read them, of all CTAs of the cluster that get a part of their tiles from
 // here.
 struct Ring {
-    static constexpr int CONSUMERS = PINGPONG ? 2 : BM == 64 ? 1 : BM == 192 ? 3 : 2;
+    static constexpr int CONSUMERS = !PINGPONG && BM == 64 ? 1 : 2;
     static constexpr int TEAM = PINGPONG ? 1 : CONSUMERS;
     static constexpr int THREADS = 128 * (CONSUMERS + 1);
     static constexpr int TILES_M = BM / 64 / TEAM;
@@ -55,10 +55,10 @@ struct Ring {
 
     // Registers move from the producer to the consumers, which hold the sums.
     static __device__ __forceinline__ void shrink() {
-        if constexpr (SETMAXNREG && CONSUMERS > 1) give_registers<CONSUMERS == 2 ? 24 : 32>();
+        if constexpr (SETMAXNREG && CONSUMERS > 1) give_registers<24>();
     }
     static __device__ __forceinline__ void grow() {
-        if constexpr (SETMAXNREG && CONSUMERS > 1) take_registers<CONSUMERS == 2 ? 240 : 160>();
+        if constexpr (SETMAXNREG && CONSUMERS > 1) take_registers<240>();
     }
 
     // The issuer: waits until a slot is free everywhere and has the next tiles copied to it.
