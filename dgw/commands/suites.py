@@ -25,19 +25,28 @@ def names() -> list[str]:
 
 
 def suite(name: str) -> Suite:
-    """The suite of that name. Raises UsageError with the nearest names, or with the line that is wrong."""
+    """The suite of that name, or in the file NAME where it ends in .toml.
+
+    Raises UsageError with the nearest names, or with the line that is wrong.
+    """
+    path, file = (Path(name), name) if name.endswith(".toml") else _named(name)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        hint = f"--suite {' or '.join(names())}" if not path.exists() else f"mend {file}"
+        raise UsageError(f"cannot read {file}: {reason}", hint) from error
+    return read_suite(text, file)
+
+
+def _named(name: str) -> tuple[Path, str]:
+    """The file of a suite, and what it is called in errors."""
     path = next((folder / f"{name}.toml" for folder in folders() if (folder / f"{name}.toml").is_file()), None)
     if path is None:
         known = names()
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.3) or known
         raise UsageError(f"no suite is named {name!r}", f"--suite {' or '.join(near) or 'needs perf/suites/NAME.toml'}")
-    file = (FOLDER / path.name).as_posix()
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"cannot read {file}: {reason}", f"mend {file}") from error
-    return read_suite(text, file)
+    return path, (FOLDER / path.name).as_posix()
 
 
 def shapes_file(path: Path) -> list[Wanted]:

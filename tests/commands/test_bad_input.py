@@ -48,6 +48,7 @@ SWIZZLED = ("profile", "--variant", "swizzled")
         ((*SWIZZLED, *SMALL, "--engine", "gpu"), 6, ("there is no GPU here", "dgw doctor")),
         ((*SWIZZLED, *SMALL, "--kernel", "mine.cu"), 2, ("mine.cu does not exist",)),
         ((*SWIZZLED, "--suite", "lm"), 2, ("no suite is named 'lm'", "llm")),
+        ((*SWIZZLED, "--suite", "none.toml"), 2, ("cannot read none.toml: No such file", "llm")),
         ((*SWIZZLED, "--shapes", "none.csv"), 2, ("cannot read none.csv",)),
         ((*SWIZZLED, *SMALL, "--seed", "x"), 2, ("--seed", "--help")),
         ((*SWIZZLED, *SMALL, "--shpe", "1"), 2, ("no such option: --shpe", "--shape")),

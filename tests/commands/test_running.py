@@ -160,6 +160,12 @@ def test_a_suite_gives_way_to_layouts_that_were_typed(dgw: Dgw, engine: Engine) 
     assert {case.problem.layout for case in engine.seen} == {"tn"}
 
 
+def test_a_suite_may_be_a_file_of_ones_own(dgw: Dgw, engine: Engine, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('shapes = ["1x2x3"]\nlayouts = ["tt"]\n')
+    dgw("profile", "-v", "tiled", "--suite", "mine.toml")
+    assert [(case.problem.shape, case.problem.layout) for case in engine.seen] == [("1x2x3", "tt")]
+
+
 def test_shapes_of_a_file_may_have_their_own_types_and_layouts(dgw: Dgw, engine: Engine, tmp_path: Path) -> None:
     (tmp_path / "s.csv").write_text("batch,m,n,k,dtype,layout\n,1,2,3,bf16,nt\n2,4,5,6,,\n")
     dgw("profile", "-v", "tiled", "--shapes", "s.csv")
