@@ -77,7 +77,7 @@ def _warm_cold_lane(record: Record, device: Device) -> str:
             return f"cold lane with a hot L2: hit rate {100 * hit:.1f} %, and cold operands allow {100 * highest:.1f} %"
     if moved and moved / cold > device.dram_bytes_per_s:
         return (
-            f"cold lane with a hot L2: {moved:.4g} B of DRAM reads in {cold * 1e6:.4g} us are above the "
+            f"cold lane with a hot L2: {moved / 1e6:,.1f} MB of DRAM reads in {cold * 1e6:.4g} us are above the "
             f"{device.dram_bytes_per_s * 1e-12:.3g} TB/s of {device.name} (L2 hit rate {100 * hit:.1f} %)"
         )
     return ""
@@ -93,8 +93,8 @@ def _cycles_apart(record: Record, device: Device) -> str:
     if abs(apart) <= CYCLES_APART:
         return ""
     return (
-        f"cycles apart: ncu counted {cycles:.4g} elapsed cycles, the cold time {cold * 1e6:.4g} us at "
-        f"{clock * 1e-6:.0f} MHz is {expected:.4g} ({100 * apart:+.0f} %)"
+        f"cycles apart: ncu counted {cycles:,.0f} elapsed cycles, the cold time {cold * 1e6:.4g} us at "
+        f"{clock * 1e-6:.0f} MHz is {expected:,.0f} ({100 * apart:+.0f} %)"
     )
 
 
