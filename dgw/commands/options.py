@@ -61,7 +61,9 @@ ShapesFile = Annotated[
     Path | None,
     Option("--shapes", metavar="FILE.csv", help="Columns m,n,k (batch, dtype, layout optional), or a shape a line."),
 ]
-Suite = Annotated[str, Option("--suite", metavar="NAME", help="Shapes of perf/suites (llm, seeds, ragged), or of a file FILE.toml.")]
+Suite = Annotated[
+    str, Option("--suite", metavar="NAME", help="Shapes of perf/suites (llm, seeds, ragged), or of a file FILE.toml.")
+]
 Dtypes = Annotated[
     Names, Option("--dtype", "-t", metavar="NAME[,NAME]", help="f16 bf16 f32 tf32 e4m3 s8 s4. [default: f16]")
 ]

@@ -73,18 +73,23 @@ def show(
     elif configs:
         say(render(_config_facts(variant, cases, where)) if json else _configs(variant, cases, where))
     else:
-        say(render(_facts(variant)) if json else _overview(variant, where))
+        asked = cases[0] if shape else None
+        say(render(_facts(variant, asked, where)) if json else _overview(variant, where, asked))
 
 
-def _facts(variant: Variant) -> dict[str, object]:
+def _facts(variant: Variant, asked: Case | None, device: Device) -> dict[str, object]:
+    chosen = {}
+    if asked:
+        refused = variant.refuses(asked.problem, asked.config, device)
+        chosen = {"chosen": _choice(variant, asked, device), "refused": refused}
     return {
         "id": variant.id, "version": variant.version, "stage": variant.stage, "idea": variant.idea,
         "dtypes": variant.dtypes, "architectures": variant.architectures, "needs": variant.needs,
-        "tunables": variant.space, "claims": variant.claims, "notes": variant.notes,
+        "tunables": variant.space, "claims": variant.claims, "notes": variant.notes, **chosen,
     }  # fmt: skip
 
 
-def _overview(variant: Variant, device: Device) -> str:
+def _overview(variant: Variant, device: Device, asked: Case | None) -> str:
     from dgw.reports.terminal import listing
 
     stage = f"stage {variant.stage} of {variant.family}" if variant.stage is not None else variant.family
@@ -100,7 +105,21 @@ def _overview(variant: Variant, device: Device) -> str:
         *([("notes", variant.notes)] if variant.notes else []),
     ]
     text = listing((variant.id, f"version {variant.version}"), rows, width(), colour())
-    return f"{text}\n\n{_tunables(variant)}" if variant.space else text
+    parts = [text, _tunables(variant) if variant.space else "", _answer(variant, asked, device) if asked else ""]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _answer(variant: Variant, asked: Case, device: Device) -> str:
+    """Which config the problem gets, or why it is refused."""
+    from dgw.reports.tables import config_text
+
+    reason = variant.refuses(asked.problem, asked.config, device)
+    if reason:
+        return f"refused for {asked.problem.shape}: {reason}"
+    config = config_text(asked.config)
+    return (
+        _chosen(variant, asked, device) or f"config for {asked.problem.shape}: {config or 'there is nothing to tune'}"
+    )
 
 
 def _tunables(variant: Variant) -> str:
@@ -194,9 +213,13 @@ def _config_facts(variant: Variant, cases: Sequence[Case], device: Device) -> di
             "config": case.config, "shape": case.problem.shape, "dtype": case.problem.a.dtype, "device": device.name,
             "refused": reason, "needs": [] if reason else _needs(variant, case, device),
         })  # fmt: skip
-    found = variant.choose(cases[0].problem, {}, device) if variant.choose else None
-    chosen = {"config": found[0], "reasons": found[1]} if found else None
+    chosen = _choice(variant, cases[0], device)
     return {"id": variant.id, "tunables": variant.space, "configs": rows, "chosen": chosen}
+
+
+def _choice(variant: Variant, case: Case, device: Device) -> dict[str, object] | None:
+    found = variant.choose(case.problem, {}, device) if variant.choose else None
+    return {"config": found[0], "reasons": found[1]} if found else None
 
 
 def _chosen(variant: Variant, case: Case, device: Device) -> str:

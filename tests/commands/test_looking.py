@@ -70,6 +70,18 @@ def test_show_explains_a_variant_and_its_tunables(dgw: Dgw) -> None:
     assert "GRANULARITY" in out
 
 
+def test_show_of_a_shape_says_which_config_it_gets_and_why(dgw: Dgw) -> None:
+    hopper = ("show", "hopper/persistent", "--shape", "1001x1001x1001", "--layout", "nn")
+    out = dgw(*hopper).out
+    assert "chosen for 1001x1001x1001: BM=" in out
+    assert "a: lines 1001 elements apart are copied first" in out
+    assert json.loads(dgw(*hopper, "--json").out)["chosen"]["reasons"]
+    assert "config for 64x64x64: BM=128" in dgw("show", "cuda/tensor-core", "--shape", "64x64x64").out
+    assert "nothing to tune" in dgw("show", "baselines/cublas", "--shape", "64x64x64").out
+    refused = dgw("show", "cuda/tensor-core", "--shape", "2x64x64x64").out
+    assert "refused for 2x64x64x64: " in refused
+
+
 def test_show_prints_source_ptx_and_machine_code(dgw: Dgw) -> None:
     assert "__global__" in dgw("show", "swizzled", "--source").out
     assert ".entry" in dgw("show", "swizzled", "--ptx").out

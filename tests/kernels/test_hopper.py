@@ -7,6 +7,7 @@ import itertools
 import json
 from pathlib import Path
 from statistics import geometric_mean
+from typing import Any
 
 import msgspec
 import pytest
@@ -74,6 +75,18 @@ def test_a_matrix_that_is_stored_by_rows_leaves_room_for_the_sums(out: str, fuse
         problem = gemm(LARGE, LARGE - 1, LARGE, out=out, bias=vector, residual=vector, epilogue=epilogue)
     assert tiling.output_of(problem, WHOLE) == tiling.BY_ROWS
     compiles(PERSISTENT, problem, chosen(PERSISTENT, problem), cache)
+
+
+@pytest.mark.parametrize("activation", ["none", "gelu"])
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_what_is_chosen_for_the_heaviest_epilogue_fits_the_registers(
+    layout: str, activation: Any, cache: CompileCache
+) -> None:
+    matrix, epilogue = Operand(dtype="f16"), Epilogue(activation=activation)
+    for m, n in ((4095, 4095), (1999, 3001), (4096, 4096)):
+        added = {"beta": 0.5, "c": matrix, "bias": matrix, "residual": matrix}
+        problem = gemm(m, n, 1023, layout=layout, epilogue=epilogue, **added)  # type: ignore[arg-type]
+        compiles(PERSISTENT, problem, chosen(PERSISTENT, problem, PHASED=1), cache)
 
 
 @pytest.mark.parametrize("config", TILES, ids=lambda c: ",".join(f"{k}={v}" for k, v in c.items()))

@@ -99,6 +99,18 @@ def _apart(problem: Problem, name: str) -> int:
     return 1 if can_step(problem, name) else ELEMENTS // gcd(ELEMENTS, problem.leading_dimension(name))
 
 
+def reasons(problem: Problem, found: Phases) -> tuple[str, ...]:
+    """How operands whose lines are not multiples of 16 bytes apart are read, in words; nothing of others."""
+    said = [
+        f"{name}: lines {problem.leading_dimension(name)} elements apart are "
+        + (f"read where they lie, in {count} phases" if count else "copied first")
+        for name, count in found.items()
+        if count != 1
+    ]
+    met = ["a is multiplied from registers, in the order of k that the other one has"]
+    return (*said, *(met if meets_in_registers(problem, found) else []))
+
+
 def defines(problem: Problem, found: Phases) -> Config:
     """PHASES_*, SHIFT_* and STEP_* of A and B, in elements, and whether A is multiplied from registers."""
     said: Config = {"A_IN_REGISTERS": "true" if meets_in_registers(problem, found) else "false"}

@@ -19,7 +19,8 @@ def choose(problem: Problem, pinned: Config, device: Device) -> tuple[Config, tu
     plain = plain and tiling.output_of(problem, found.config) == tiling.BY_ENGINE
     plain = plain and not lines.takes_registers(problem, found.config)
     reason = "registers stay where they are: plain sums take few" if plain else "registers move to the sums"
-    return {**found.config, "SETMAXNREG": 0 if plain else 1}, (*found.reasons, reason)
+    read = lines.reasons(problem, lines.phases(problem, found.config))
+    return {**found.config, "SETMAXNREG": 0 if plain else 1}, (*found.reasons, *read, reason)
 
 
 def plan(problem: Problem, config: Config, device: Device) -> Plan:

@@ -193,12 +193,16 @@ def candidates(problem: Problem, pinned: Config, device: Device) -> tuple[Config
 
 
 def _is_crowded(problem: Problem, config: Config) -> bool:
-    """Whether the compiler finds too few registers: for fragments of 128 rows a warpgroup beside the sums, or for what
-    is added by rows to pieces of 32 bytes, which an odd multiple of 16 columns makes (staged_pieces.cuh)."""
+    """Whether the compiler finds too few registers: for fragments of 128 rows a warpgroup beside the sums; for what
+    is added by rows to pieces of 32 bytes, which an odd multiple of 16 columns makes (staged_pieces.cuh); for C and a
+    residual beside 128 sums of two rows a lane, or beside lines in phases that are put in order."""
     if int(config["BM"]) == 256 and lines.meets_in_registers(problem, lines.phases(problem, config)):
         return True
-    added = {"c", "residual"} & problem.operands().keys() and element_bytes(problem.d.dtype) == 2
-    narrow = int(config["BN"]) // int(config["SPLIT"]) % 32 != 0
+    added = {"c", "residual"} & problem.operands().keys()
+    wide = int(config["BN"]) == 256 and lines.takes_registers(problem, config)
+    if len(added) == 2 and (wide or int(config["BM"]) == 256):
+        return True
+    narrow = int(config["BN"]) // int(config["SPLIT"]) % 32 != 0 and element_bytes(problem.d.dtype) == 2
     return bool(added) and narrow and tiling.output_of(problem, config) == tiling.BY_ROWS
 
 
