@@ -1,4 +1,7 @@
-"""Fragments of A and lines of B that meet in one order of k: loaded by simulated tensor maps and by the emulator."""
+"""Tiles as the kernels ask the copy engine for them, and fragments of A and lines of B that meet in one order of k.
+
+The kernels run in the emulator, the copy engine and its tensor maps are simulated.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,9 @@ from tests.workbench.emulator.compiling import ptx_of
 from tests.workbench.fake_tensor_maps import made
 
 SOURCE = (Path(__file__).parent / "wgmma_fragments.cu").read_text()
+LOADS = (Path(__file__).parent / "tile_loads.cu").read_text()
+LOG = 4 + 8 * 64
+"""Words in which the boxes of a tile are written down."""
 BM, BN, DEPTH = 128, 64, 64
 M, N, K = 150, 91, 93
 TILE: Config = {"BM": BM, "BN": BN, "PHASED": 1}
@@ -36,19 +42,43 @@ def off_alignment(layout: str, ld: int, offset: int) -> Problem:
 
 
 @dataclass(frozen=True)
+class Box:
+    """What is asked of the copy engine: where to, by which map, from where, and who receives it (-1: this CTA)."""
+
+    target: int
+    phase: int
+    row: int
+    col: int
+    peers: int
+
+
+@dataclass(frozen=True)
 class Side:
-    """An operand in memory, and a tile of it as it is loaded."""
+    """An operand in memory, and a tile of it as it is loaded, in `shares` parts."""
 
     problem: Problem
     name: str
+    shares: int = 1
 
     @property
     def along_k(self) -> bool:
         return declaring.k_major(self.problem, self.name)
 
     @property
+    def found(self) -> lines.Phases:
+        return lines.phases(self.problem, TILE)
+
+    @property
     def phases(self) -> int:
-        return lines.phases(self.problem, TILE)[self.name]
+        return self.found[self.name]
+
+    @property
+    def extent(self) -> int:
+        return BM if self.name == "a" else BN
+
+    @property
+    def spread(self) -> bool:
+        return self.name == "a" and lines.is_spread(self.problem, self.found)
 
     def values(self) -> Words:
         """As it is stored: small numbers, none alike nearby."""
@@ -62,50 +92,76 @@ class Side:
         found[: values.shape[0], : values.shape[1]] = values
         return found
 
-    def boxes(self, outer: int, k: int) -> list[Words]:
-        """Of each block of 64 across k, or of the tile along k: 64 or as many lines as it has, phase after phase."""
-        extent = BM if self.name == "a" else BN
+    def memory(self) -> Words:
+        """Where the operand lies, with other numbers between its lines."""
         operand, values = self.problem.operands()[self.name], self.values()
         ld = self.problem.leading_dimension(self.name)
         memory = np.full(operand.offset + len(values) * ld + 64, 0xEEEE, np.uint16)
         for i, line in enumerate(values):
             memory[operand.offset + i * ld :][: len(line)] = line
-        maps = made(self.problem, tiling.box(self.problem, self.name, extent, self.phases))
-        said = lines.defines(self.problem, lines.phases(self.problem, TILE))
-        first, step = (int(said[f"{word}_{self.name.upper()}"]) for word in ("SHIFT", "STEP"))
-        shifts = [(first + phase * step) % 8 for phase in range(self.phases)]
-        starts = [(outer, k)] if self.along_k else [(k, outer + block) for block in range(0, extent, 64)]
+        return memory
+
+    def options(self) -> tuple[str, ...]:
+        """Defines for a kernel whose A is this operand."""
+        said = lines.defines(self.problem, self.found) | {"BM": self.extent, "TILE_SHARES": self.shares}
+        own = {f"{key[:-2]}_A": value for key, value in said.items() if key.endswith(f"_{self.name.upper()}")}
+        said |= own | {name: "true" if yes else "false" for name, yes in (
+            ("K_MAJOR_A", self.along_k), ("TILE_SPREAD", self.spread)
+        )}  # fmt: skip
+        return (f"-I{INCLUDE}", f"-DTILE_LOG={LOG}", *(f"-D{name}={value}" for name, value in said.items()))
+
+    def asked(self, outer: int, k: int) -> list[Box]:
+        """The boxes that the kernel asks the copy engine for."""
+        memory, found = Memory(), np.zeros(LOG, np.uint32)
+        maps = memory.register("maps", np.zeros(128 * self.phases, np.uint8), writable=False)
+        arguments = [maps, outer, k, memory.register("found", found)]
+        ptx = ptx_of(LOADS, "sm_90", self.options())
+        assert EmulatedLaunch(ptx, "ask", (1, 1, 1), (1, 1, 1), arguments, memory).run().findings == ()
+        entries = found[4:].reshape(-1, 8).astype(np.int64)[: int(found[0])]
         return [
-            np.concatenate([
-                one.load(memory, line // self.phases, column + shift) for one, shift in zip(maps, shifts, strict=True)
-            ])
-            for line, column in starts
-        ]  # fmt: skip
+            Box(int(to), int(which - maps % 2**32) // 128, int(row), int(col), int(np.uint32(peers).astype(np.int32)))
+            for to, which, row, col, peers, *_ in entries
+        ]
+
+    def image(self, outer: int, k: int) -> Words:
+        """Shared memory as the copy engine fills it: 16-byte parts of a line permuted by its address."""
+        maps = made(self.problem, tiling.box(self.problem, self.name, self.extent, self.phases, self.shares))
+        memory = self.memory()
+        size = tiling.tile_bytes(self.extent, self.along_k, self.spread)
+        image = np.full(size // 2, 0xDDDD, np.uint16)
+        for box in self.asked(outer, k):
+            assert box.target % 128 == 0
+            for i, line in enumerate(maps[box.phase].load(memory, box.row, box.col)):
+                for part in range(8):
+                    at = place(box.target + i * 128, part)
+                    assert (image[at : at + 8] == 0xDDDD).all()
+                    image[at : at + 8] = line[part * 8 : part * 8 + 8]
+        return image
 
 
-def image_of(boxes: list[Words], spread: bool) -> Words:
-    """Shared memory as the copy engine fills it: 16-byte parts of a line permuted by its address."""
-    pitch = 9216 if spread else boxes[0].nbytes
-    image = np.full(pitch * len(boxes) // 2, 0xDDDD, np.uint16)
-    for block, box in enumerate(boxes):
-        for i, line in enumerate(box):
-            address = block * pitch + i * 128 + (i // 8 * 128 if spread else 0)
-            for part in range(8):
-                at = (address + (part ^ address // 128 % 8) * 16) // 2
-                image[at : at + 8] = line[part * 8 : part * 8 + 8]
-    return image
+def place(address: int, part: int) -> int:
+    """Where, in elements, the copy engine puts a 16-byte part of the line at a shared address."""
+    return (address + (part ^ address // 128 % 8) * 16) // 2
 
 
-def fragments(problem: Problem, image: Words) -> NDArray[np.int64]:
+def lines_of(image: Words) -> Words:
+    """The lines of 128 bytes of a tile that is not spread, one below the other."""
+    found = np.zeros((len(image) // 64, 64), np.uint16)
+    for i, line in enumerate(found):
+        for part in range(8):
+            at = place(i * 128, part)
+            line[part * 8 : part * 8 + 8] = image[at : at + 8]
+    return found
+
+
+def fragments(side: Side, image: Words) -> NDArray[np.int64]:
     """What a warpgroup has of the tile: rows in the order of its lines, columns in that of the multiplications.
 
     No load of it meets a bank conflict.
     """
     found = np.zeros((BM // 64, 4, 128, 4, 2), np.uint16)
-    said = lines.defines(problem, lines.phases(problem, TILE))
-    assert said["A_IN_REGISTERS"] == "true"
-    said |= {"BM": BM, "K_MAJOR_A": "true" if declaring.k_major(problem, "a") else "false"}
-    options = (f"-I{INCLUDE}", *(f"-D{name}={value}" for name, value in said.items()))
+    assert lines.meets_in_registers(side.problem, side.found)
+    options = side.options()
     memory = Memory()
     at = [memory.register("image", image.view(np.uint32), writable=False), memory.register("found", found)]
     launch = EmulatedLaunch(ptx_of(SOURCE, "sm_90", options), "load_fragments", (1, 1, 1), (128, 1, 1), at, memory)
@@ -129,18 +185,37 @@ def order(extent: int, phases: int) -> NDArray[np.int64]:
     return t % (extent // phases) * phases + t // (extent // phases)
 
 
-@pytest.mark.parametrize("offset", [0, 3])
-@pytest.mark.parametrize("ld", [155, 154, 156])
+@pytest.mark.parametrize(("ld", "offset"), [(155, 0), (155, 3), (154, 3), (156, 0)])
 @pytest.mark.parametrize("layout", ["nn", "tt"])
 def test_what_is_multiplied_is_of_the_same_k(layout: str, ld: int, offset: int) -> None:
     problem = off_alignment(layout, ld, offset)
     a, b = Side(problem, "a"), Side(problem, "b")
     assert (b if a.along_k else a).phases == 8
-    for row, col, k in ((0, 0, 0), (BM, BN, DEPTH), (0, BN, DEPTH)):
-        left = fragments(problem, image_of(a.boxes(row, k), spread=not a.along_k))
-        (right,) = b.boxes(col, k)
+    for row, col, k in ((0, 0, 0), (BM, BN, DEPTH)):
+        left, right = fragments(a, a.image(row, k)), lines_of(b.image(col, k))
         product = left @ (right.T if b.along_k else right).astype(np.int64)
         rows = row + (order(BM, a.phases) if a.along_k else np.arange(BM))
         columns = col + (order(BN, b.phases) if b.along_k else np.arange(BN))
         wanted = a.padded()[:, k : k + DEPTH] @ b.padded()[:, k : k + DEPTH].T
         assert np.array_equal(product, wanted[np.ix_(rows, columns)])
+
+
+@pytest.mark.parametrize("shares", [1, 2])
+@pytest.mark.parametrize(
+    ("layout", "ld"), [("nn", 155), ("nt", 154), ("tn", 155), ("tn", 156), ("nt", 160), ("tn", 160)]
+)
+def test_a_tile_is_loaded_once_and_whole_however_many_ctas_share_it(layout: str, ld: int, shares: int) -> None:
+    """Line t of the tile, or of a block of 64 across k, is the line that WgmmaTile::place says."""
+    problem = off_alignment(layout, ld, 0)
+    side = Side(problem, "a", shares)
+    boxes = side.asked(BM, DEPTH)
+    assert {box.peers for box in boxes} == {5 if shares > 1 else -1}
+    assert sum(box.phase == 0 for box in boxes) == len(boxes) / side.phases
+    tile = side.padded()[BM : 2 * BM, DEPTH : 2 * DEPTH]
+    loaded = lines_of(side.image(BM, DEPTH))
+    if side.along_k:
+        assert np.array_equal(loaded, tile[order(BM, side.phases)])
+    else:
+        for block in range(BM // 64):
+            lines_of_block = loaded[block * 64 : block * 64 + 64]
+            assert np.array_equal(lines_of_block, tile[block * 64 : block * 64 + 64].T[order(DEPTH, side.phases)])
