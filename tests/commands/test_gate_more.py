@@ -142,7 +142,7 @@ def test_a_slower_case_is_explained_by_what_its_warps_waited_for(gate: Gate, ncu
     }  # fmt: skip
     case = next(case for case in report_of(gate("--json")).cases if case.variant == "mine/changed")
     assert case.status == "regressed"
-    assert "takes 1300 cycles where" in case.explanation[0]
+    assert "takes 1,300 cycles where" in case.explanation[0]
     assert "warps wait for shared memory +303 cycles" in " ".join(case.explanation)
     plain = gate("--no-store", "--no-explain", "--json")
     assert {case.explanation for case in report_of(plain).cases} == {()}

@@ -26,12 +26,16 @@ class Tensor:
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     seen: list[tuple[Any, ...]] = []
     matmul = SimpleNamespace()
+
+    def mm(a: Tensor, b: Tensor, out: Tensor, out_dtype: str = "") -> None:
+        seen.append(("mm into", out_dtype, out.dtype) if out_dtype else ("mm", a.dtype, out.dtype, matmul.allow_tf32))
+
     torch = SimpleNamespace(
         float16="float16",
         bfloat16="bfloat16",
         float32="float32",
         as_tensor=lambda buffer, device: Tensor("raw"),
-        mm=lambda a, b, out: seen.append(("mm", a.dtype, out.dtype, matmul.allow_tf32)),
+        mm=mm,
         addmm=lambda c, a, b, beta, alpha, out: seen.append(("addmm", alpha, beta, c is out)),
         backends=SimpleNamespace(cuda=SimpleNamespace(matmul=matmul)),
     )
@@ -55,6 +59,13 @@ def test_a_plain_product_is_one_mm_in_the_inputs_dtype(calls: list[tuple[Any, ..
     ]
 
 
+def test_a_d_of_the_type_of_the_sums_is_asked_of_mm(calls: list[tuple[Any, ...]]) -> None:
+    call(gemm(8, 8, 8, "bf16", out="f32"))
+    assert calls == [("mm into", "float32", "float32")]
+    assert cublas.refuses(gemm(8, 8, 8, out="f32"), {}, device("h200")) is None
+    assert "alpha 1" in str(cublas.refuses(gemm(8, 8, 8, out="f32", alpha=2.0), {}, device("h200")))
+
+
 def test_alpha_and_beta_go_through_addmm_and_an_absent_c_is_multiplied_by_zero(calls: list[tuple[Any, ...]]) -> None:
     call(gemm(8, 8, 8, alpha=2.0))
     call(gemm(8, 8, 8, alpha=2.0, beta=0.5, c=Operand(dtype="f16")))
@@ -68,7 +79,7 @@ def test_every_dtype_and_layout_is_accepted(dtype: str, layout: str) -> None:
 
 
 def test_another_output_dtype_or_an_epilogue_is_refused_with_the_reason() -> None:
-    assert "writes f16" in str(cublas.refuses(gemm(8, 8, 8, out="f32"), {}, device("h200")))
+    assert "writes f16" in str(cublas.refuses(gemm(8, 8, 8, out="bf16"), {}, device("h200")))
     gelu = gemm(8, 8, 8, epilogue=Epilogue(activation="gelu"))
     assert "epilogue" in str(cublas.refuses(gelu, {}, device("h200")))
     assert "s8" in str(cublas.refuses(gemm(8, 8, 8, "s8"), {}, device("h200")))

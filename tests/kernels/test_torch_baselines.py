@@ -150,27 +150,3 @@ def test_a_captured_graph_of_the_compiled_sequence_owns_its_memory(monkeypatch: 
     with make():
         assert entered == ["in"]
     assert entered == ["in", "out"]
-
-
-def test_cublas_writes_the_type_of_the_sums_for_the_plain_product_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    variant = load()["baselines/cublas"]
-
-    def refusal(case: Problem) -> str | None:
-        return variant.refuses(case, {}, H200)
-
-    assert refusal(gemm(8, 8, 8, "bf16", "nt", out="f32")) is None
-    assert "alpha 1" in str(refusal(gemm(8, 8, 8, out="f32", alpha=2.0)))
-    assert "d cannot be bf16" in str(refusal(gemm(8, 8, 8, out="bf16")))
-    assert refusal(gemm(8, 8, 8, "tf32", out="f32", alpha=2.0)) is None
-    asked: list[tuple[Any, ...]] = []
-    torch = SimpleNamespace(
-        float16="f16", float32="f32", as_tensor=lambda buffer, device: SimpleNamespace(view=lambda kind: kind),
-        mm=lambda a, b, out_dtype, out: asked.append((a, b, out_dtype, out)),
-        backends=SimpleNamespace(cuda=SimpleNamespace(matmul=SimpleNamespace())),
-    )  # fmt: skip
-    monkeypatch.setitem(sys.modules, "torch", torch)  # type: ignore[arg-type]
-    assert variant.bind is not None
-    stored = {"a": "f16", "b": "f16", "d": "f32"}
-    buffers = {name: SimpleNamespace(dtype=dtype) for name, dtype in stored.items()}
-    variant.bind(gemm(8, 8, 8, out="f32"), {}, buffers)()
-    assert asked == [("f16", "f16", "f32", "f32")]
