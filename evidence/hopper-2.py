@@ -179,18 +179,21 @@ def memcheck(topic: Topic) -> dict[str, Any]:
 
 
 def cliff(topic: Topic) -> dict[str, Any]:
-    """Sizes that the copy engine cannot step through against their aligned neighbours, in every layout."""
+    """Sizes that the copy engine cannot step through against their aligned neighbours, in every layout, and cuBLAS."""
     shapes = [f"{size}x{size}x{size}" for pair in ALIGNED for size in pair]
     run = topic.dgw(
-        "profile", "--variant", PERSISTENT, "--against", "none", "--counters", "none", "--layout", ",".join(LAYOUTS),
+        "profile", "--variant", PERSISTENT, "--against", CUBLAS, "--counters", "none", "--layout", ",".join(LAYOUTS),
         "--shape", ",".join(shapes), "--json",
     ).run  # fmt: skip
-    times = {(r.case.problem.layout, r.case.problem.shape): r.number("time_cold") for r in run.records}
+    own = {(r.case.problem.layout, r.case.problem.shape): r for r in run.records if r.case.variant == PERSISTENT}
     for layout, (one, other) in itertools.product(LAYOUTS, ALIGNED):
-        near, far = (times.get((layout, f"{size}x{size}x{size}")) for size in (one, other))
-        ratio = far / near if near and far else None
+        near, far = (own.get((layout, f"{size}x{size}x{size}")) for size in (one, other))
+        times = [record.number("time_cold") if record else None for record in (near, far)]
+        ratio = times[1] / times[0] if times[0] and times[1] else None
         topic.show(f"persistent at {other}^3 over {one}^3, {layout}: time", ratio, "ratio", "<=", 1.25)
-    return {"run": thin(run, ("time_cold", "time_hot", "tflops"))}
+        speed = far.number("ratio_to_cublas") if far else None
+        topic.figure(f"persistent at {other}^3, {layout}: speed-up on cuBLAS", speed, "ratio")
+    return {"run": thin(run, ("time_cold", "time_hot", "tflops", "ratio_to_cublas"))}
 
 
 PARTS: dict[str, Part] = {
