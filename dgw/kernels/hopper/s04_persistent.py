@@ -29,7 +29,9 @@ def plan(problem: Problem, config: Config, device: Device) -> Plan:
     if tile.split > 1:
         return tile_launch.plan(problem, config, "split_k.cu", map_d=True)
     clusters = min(tile.clusters(problem), selector.resident(device, tile.cluster) // tile.cluster)
-    return tile_launch.plan(problem, config, "s04_persistent.cu", map_d=True, clusters=clusters)
+    return tile_launch.plan(
+        problem, config, "s04_persistent.cu", map_d=True, clusters=clusters, defined=("GROUP_M", "LATE")
+    )
 
 
 VARIANT = Variant(
@@ -49,6 +51,7 @@ VARIANT = Variant(
         tiling.GROUP_M,
         tiling.PINGPONG,
         tiling.PHASED,
+        tiling.LATE,
         tiling.SETMAXNREG,
     ),
     refuses=tiling.refuses_fused,

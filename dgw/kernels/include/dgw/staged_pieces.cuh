@@ -67,6 +67,35 @@ struct StagedPieces {
     // The shared address of a piece: the second after it takes the same place.
     __device__ __forceinline__ u32 address(int piece) const { return staging + piece % 2 * (BYTES / 2); }
 
+    // A piece whose sums have been multiplied by alpha, and bias and C added, and that is finished later.
+    using Held = float[WIDTH / 8][4];
+
+    __device__ __forceinline__ void hold(Held& held, const float (&sums)[COLUMNS / 8][4], const BiasOfLane<COLUMNS>& bias,
+                                         int piece, int row0, int col0, u32 lane) const {
+#pragma unroll
+        for (int pair = 0; pair < WIDTH / 16; ++pair) {
+            const int j = piece * (WIDTH / 8) + pair * 2;
+            float values[8];
+#pragma unroll
+            for (int e = 0; e < 8; ++e) values[e] = sums[j + e / 4][e % 4];
+            add_up(values, bias, j, row0, col0, lane);
+#pragma unroll
+            for (int e = 0; e < 8; ++e) held[pair * 2 + e / 4][e % 4] = values[e];
+        }
+    }
+
+    // Finishes what was held of a piece, and writes it to its address.
+    __device__ __forceinline__ void fill(u32 target, const Held& held, int piece, int row0, int col0, u32 lane) const {
+#pragma unroll
+        for (int pair = 0; pair < WIDTH / 16; ++pair) {
+            float values[8];
+#pragma unroll
+            for (int e = 0; e < 8; ++e) values[e] = held[pair * 2 + e / 4][e % 4];
+            finish(values, piece * (WIDTH / 8) + pair * 2, row0, col0, lane);
+            write(target, pair, values, lane);
+        }
+    }
+
     // Finishes a piece of the sums, which begin in D at `row0` and `col0`, and writes it to its address, `target`.
     __device__ __forceinline__ void fill(u32 target, const float (&sums)[COLUMNS / 8][4], const BiasOfLane<COLUMNS>& bias,
                                          int piece, int row0, int col0, u32 lane) const {
@@ -76,7 +105,8 @@ struct StagedPieces {
             float values[8];
 #pragma unroll
             for (int e = 0; e < 8; ++e) values[e] = sums[j + e / 4][e % 4];
-            finish(values, bias, j, row0, col0, lane);
+            add_up(values, bias, j, row0, col0, lane);
+            finish(values, j, row0, col0, lane);
             write(target, pair, values, lane);
         }
     }
@@ -86,34 +116,47 @@ struct StagedPieces {
 
 private:
     // The four pairs of neighbours of a lane in 16 columns, from eight number `j` on: two rows eight apart, twice.
-    __device__ __forceinline__ void finish(float (&values)[8], const BiasOfLane<COLUMNS>& bias, int j, int row0, int col0,
+    __device__ __forceinline__ void add_up(float (&values)[8], const BiasOfLane<COLUMNS>& bias, int j, int row0, int col0,
                                            u32 lane) const {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const int col = col0 + (j + half) * 8 + int(lane % 4) * 2;
             float addends[2] = {};
             if constexpr (USE_BIAS) bias.get(addends, j + half);
 #pragma unroll
-            for (int lower = 0; lower < 2; ++lower) {
-                const i64 row = row0 + (lower * 8 + int(lane / 4)) * APART;
-                float(&pair)[2] = reinterpret_cast<float(&)[2]>(values[half * 4 + lower * 2]);
-                finish_pair(pair, addends, row, col, row < epilogue.m ? epilogue.n - col : 0);
+            for (int e = 0; e < 4; ++e) {
+                float& value = values[half * 4 + e];
+                value = fmaf(epilogue.alpha, value, addends[e % 2]);
             }
         }
+        if constexpr (USE_C)
+            for_each_pair(values, j, row0, col0, lane, [&](float(&pair)[2], i64 row, int col, int available) {
+                add_row<TYPE_C, 2, (VEC_C < 2 ? VEC_C : 2)>(
+                    pair, epilogue.c + (row * epilogue.ldc + col) * size_of(TYPE_C), available, epilogue.beta);
+            });
     }
 
-    __device__ __forceinline__ void finish_pair(float (&pair)[2], const float (&addends)[2], i64 row, int col,
-                                                int available) const {
+    __device__ __forceinline__ void finish(float (&values)[8], int j, int row0, int col0, u32 lane) const {
 #pragma unroll
-        for (int e = 0; e < 2; ++e) pair[e] = fmaf(epilogue.alpha, pair[e], addends[e]);
-        if constexpr (USE_C)
-            add_row<TYPE_C, 2, (VEC_C < 2 ? VEC_C : 2)>(pair, epilogue.c + (row * epilogue.ldc + col) * size_of(TYPE_C),
-                                                        available, epilogue.beta);
-#pragma unroll
-        for (int e = 0; e < 2; ++e) pair[e] = activate<ACTIVATION>(pair[e]);
+        for (int e = 0; e < 8; ++e) values[e] = activate<ACTIVATION>(values[e]);
         if constexpr (USE_RESIDUAL)
-            add_row<TYPE_RESIDUAL, 2, (VEC_RESIDUAL < 2 ? VEC_RESIDUAL : 2)>(
-                pair, epilogue.residual + (row * epilogue.ldr + col) * size_of(TYPE_RESIDUAL), available, 1.0f);
+            for_each_pair(values, j, row0, col0, lane, [&](float(&pair)[2], i64 row, int col, int available) {
+                add_row<TYPE_RESIDUAL, 2, (VEC_RESIDUAL < 2 ? VEC_RESIDUAL : 2)>(
+                    pair, epilogue.residual + (row * epilogue.ldr + col) * size_of(TYPE_RESIDUAL), available, 1.0f);
+            });
+    }
+
+    template <class Do>
+    __device__ __forceinline__ void for_each_pair(float (&values)[8], int j, int row0, int col0, u32 lane, Do act) const {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int col = col0 + (j + half) * 8 + int(lane % 4) * 2;
+#pragma unroll
+            for (int lower = 0; lower < 2; ++lower) {
+                const i64 row = row0 + (lower * 8 + int(lane / 4)) * APART;
+                act(reinterpret_cast<float(&)[2]>(values[half * 4 + lower * 2]), row, col,
+                    row < epilogue.m ? epilogue.n - col : 0);
+            }
+        }
     }
 
     // 16 columns of the piece, number `pair`.

@@ -88,13 +88,24 @@ struct Ring {
         } else {
             int i = 0;
             do {
-                const u32 tile_a = tiles + position.slot * SLOT;
-                wait(full(position.slot), position.parity);
-                begin_multiplications();
-                multiply_tile<TYPE_A, TileA, TileB, K_MAJOR_A, K_MAJOR_B>(sums, tile_a, tile_a + TileA::BYTES,
-                                                                          u32(first_row()), i > 0);
+                begin_tile(sums, i > 0);
                 end_of_tile(i > 0);
             } while (++i < count);
+        }
+    }
+
+    // The same, and `act`, for each number below TIMES, while two tiles are being multiplied. It leaves the sums alone.
+    template <int TIMES, class Act>
+    __device__ __forceinline__ void multiply(float (&sums)[TILES_M][TILES_N][4], int count, Act act) {
+#pragma unroll
+        for (int i = 0; i <= TIMES; ++i) {
+            if (i < count) begin_tile(sums, i > 0);
+            if (i > 0) act(i - 1);
+            if (i < count) end_of_tile(i > 0);
+        }
+        for (int i = TIMES + 1; i < count; ++i) {
+            begin_tile(sums, true);
+            end_of_tile(true);
         }
     }
 
@@ -120,9 +131,18 @@ struct Ring {
 private:
     u32 begun;  // slot of the tiles that are being multiplied
 
-    // All of a tile has been started. `before`: so was one before it, which has now been multiplied.
-    __device__ __forceinline__ void end_of_tile(bool before) {
+    // Starts to multiply the next tiles; `before`: others are being multiplied.
+    __device__ __forceinline__ void begin_tile(float (&sums)[TILES_M][TILES_N][4], bool before) {
+        const u32 tile_a = tiles + position.slot * SLOT;
+        wait(full(position.slot), position.parity);
+        begin_multiplications();
+        multiply_tile<TYPE_A, TileA, TileB, K_MAJOR_A, K_MAJOR_B>(sums, tile_a, tile_a + TileA::BYTES, u32(first_row()),
+                                                                  before);
         commit_multiplications();
+    }
+
+    // All of a tile has been started. `before`: so was one before it, which has then been multiplied.
+    __device__ __forceinline__ void end_of_tile(bool before) {
         wait_for_multiplications<1>();
         if (before) release(begun);
         begun = position.slot;
@@ -152,6 +172,7 @@ private:
 #pragma unroll
             for (int i = 0; i < TILES_M; ++i)
                 multiply_warpgroup<TYPE_A, K_MAJOR_B>(sums[i], a.of[i][step], from_b + step * TileB::STEP, before || step > 0);
+        commit_multiplications();
         end_of_tile(before);
     }
 
