@@ -34,6 +34,7 @@ EPILOGUES = (
 PERSISTENT, MMA, CUBLAS = "hopper/persistent", "cuda/tensor-core", "baselines/cublas"
 SQUARE, DEPTHS = 2048, (256, 1024, 4096, 16384)
 """As many tiles of 128x256 as SMs, nearly: nobody gains by splitting k, which would cut off shorter sums."""
+LONG, MANY_TILES, SHORT = ("gelu", "gelu-tanh", "silu"), ("4096x4096", "4200x5128"), (64, 128, 192, 1024)
 REPEATED, REPEATS = (4096, 4000, 1024), 1000
 EDGES = ("127x255x95", "127x255x96", "256x512x128")  # the first copies A and B to where the copy engine reaches them
 ALIGNED = ((1000, 1001), (2048, 2047), (4096, 4095))
@@ -97,6 +98,23 @@ def chance(topic: Topic) -> dict[str, Any]:
         "sample": sample(run), "failed": failed, "failed by epilogue": dict(by_epilogue),
         "failed by epilogue and tile": dict(wrong),
     }  # fmt: skip
+
+
+def overlaps(topic: Topic) -> dict[str, Any]:
+    """Epilogues that end while the next tile is multiplied: k shorter than that takes and longer, edges and none."""
+    records: list[Record] = []
+    run = None
+    for activation in LONG:
+        run = topic.dgw(
+            "check", "--variant", PERSISTENT, "--bias", "--activation", activation, "--dtype", "f16,bf16",
+            "--layout", ",".join(LAYOUTS), "--shape", ",".join(f"{size}x{depth}" for size in MANY_TILES for depth in SHORT),
+            "--no-store", "--json",
+        ).run  # fmt: skip
+        records += run.records
+    assert run is not None
+    asked = len(LONG) * 2 * len(LAYOUTS) * len(MANY_TILES) * len(SHORT)
+    failed = passed(topic, "epilogues of many tiles, short k and long", records, asked)
+    return {"sample": sample(run), "failed": failed}
 
 
 def truncation(topic: Topic) -> dict[str, Any]:
@@ -200,6 +218,7 @@ PARTS: dict[str, Part] = {
     "f16": lambda topic: ragged(topic, "f16"),
     "bf16": lambda topic: ragged(topic, "bf16"),
     "random": chance,
+    "overlaps": overlaps,
     "truncation": truncation,
     "repeats": repeats,
     "memcheck": memcheck,
