@@ -104,11 +104,11 @@ def overlaps(topic: Topic) -> dict[str, Any]:
     """Epilogues that end while the next tile is multiplied: k shorter than that takes and longer, edges and none."""
     records: list[Record] = []
     run = None
+    shapes = ",".join(f"{size}x{depth}" for size in MANY_TILES for depth in SHORT)
     for activation in LONG:
         run = topic.dgw(
             "check", "--variant", PERSISTENT, "--bias", "--activation", activation, "--dtype", "f16,bf16",
-            "--layout", ",".join(LAYOUTS), "--shape", ",".join(f"{size}x{depth}" for size in MANY_TILES for depth in SHORT),
-            "--no-store", "--json",
+            "--layout", ",".join(LAYOUTS), "--shape", shapes, "--no-store", "--json",
         ).run  # fmt: skip
         records += run.records
     assert run is not None
