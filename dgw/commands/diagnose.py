@@ -156,7 +156,7 @@ def _start(case: Case, variants: Mapping[str, Variant], where: Machine) -> Start
 
 def _rungs(problem: Problem, variants: Mapping[str, Variant], where: Machine) -> tuple[Rung, ...]:
     """The stages that run here, the best family first and in it the lowest, with the tunables that each chooses for the
-    problem. Hopper's need a GPU, because the emulator has no wgmma. What needs another package (Triton) is no rung."""
+    problem. The emulator has no clusters, so Hopper's are no rungs there. What needs another package is no rung."""
     from dgw.kernels.loader import FAMILY_ORDER
     from dgw.recipes.sequence import Rung
 

@@ -93,7 +93,7 @@ def _overview(variant: Variant, device: Device, asked: Case | None) -> str:
     from dgw.reports.terminal import listing
 
     stage = f"stage {variant.stage} of {variant.family}" if variant.stage is not None else variant.family
-    emulated = any(arch[-1].isdigit() for arch in variant.architectures)
+    emulated = variant.plan is not None and any(a[-1].isdigit() or a == "sm_90a" for a in variant.architectures)
     runs = "runs on" if variant.runs_on(device.arch) else "does not run on"
     rows = [
         ("what", stage),

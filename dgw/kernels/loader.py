@@ -143,7 +143,7 @@ def _rank(family: str) -> int:
 
 
 def _runs(variant: Variant, device: Device | None, engine: str) -> bool:
-    """Whether `engine` can execute it. The emulator takes PTX of plain architectures, so no foreign code, no wgmma."""
+    """Whether `engine` is for it. The emulator takes no foreign code, and stages of sm_90a by their ids only."""
     if device is not None and not variant.runs_on(device.arch):
         return False
     if engine == "gpu":

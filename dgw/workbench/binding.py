@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from dgw.errors import UsageError
 from dgw.model import Argument, Pointer, Problem, Scalar, TensorMap, Workspace
+from dgw.operands import dtypes, layouts
 from dgw.operands.layouts import batch_stride
 from dgw.operands.quantisation import scale_block
 
@@ -51,6 +53,40 @@ def scalar_value(problem: Problem, scalar: Scalar) -> int | float:
 def scalar_bytes(problem: Problem, scalar: Scalar) -> bytes:
     """The little-endian bytes of `scalar` as the kernel receives them."""
     return struct.pack(_FORMATS[scalar.dtype], scalar_value(problem, scalar))
+
+
+@dataclass(frozen=True)
+class MapGeometry:
+    """What a tensor map says: its first address, elements and lines (and matrices), the bytes from line to line (and
+    from matrix to matrix), the box, all columns first; and the bytes of an element."""
+
+    address: int
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    width: int
+
+
+def map_geometry(problem: Problem, wanted: TensorMap, base: int, phase: int = 0) -> MapGeometry:
+    """The map of a phase of an operand that is stored at `base`, or whose copy is.
+
+    It describes the operand as stored, lines of contiguous columns. A box of three extents has the batch first.
+    """
+    operand = problem.operands()[wanted.operand]
+    rows, cols = problem.logical_shape(wanted.operand)
+    stored = [cols, rows] if operand.order == "row" else [rows, cols]
+    width = dtypes.numpy_dtype(operand.dtype).itemsize
+    ld = wanted.ld or problem.leading_dimension(wanted.operand)
+    shift = (wanted.shift + phase * ld) % (16 // width) if wanted.phases > 1 else wanted.shift
+    stored = [stored[0] + shift, -(-(stored[1] - phase) // wanted.phases)]
+    strides = [wanted.phases * ld * width]
+    if stored[1] == 1:  # one line: any distance will do
+        strides = [-(-strides[0] // 16) * 16]
+    if len(wanted.box) == 3:
+        stored.append(layouts.batch_items(problem, wanted.operand))
+        strides.append(max(layouts.batch_stride(problem, wanted.operand), stored[1] * strides[0] // width) * width)
+    address = base + (phase * ld - shift) * width
+    return MapGeometry(address, tuple(stored), tuple(strides), tuple(reversed(wanted.box)), width)
 
 
 def argument_bytes(

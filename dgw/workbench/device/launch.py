@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from dgw.model import Dim3, Fill, Launch, Plan, Problem, TensorMap
-from dgw.operands import layouts
-from dgw.workbench.binding import argument_bytes
-from dgw.workbench.device.buffers import POISON, BufferSet, element_bytes
+from dgw.workbench.binding import argument_bytes, map_geometry
+from dgw.workbench.device.buffers import POISON, BufferSet
 from dgw.workbench.device.context import Gpu, Parameters
 from dgw.workbench.device.driver import CudaError
 
@@ -130,34 +129,22 @@ def tensor_map(gpu: Gpu, buffers: BufferSet, wanted: TensorMap, scratch: Workspa
 
 def _descriptor(gpu: Gpu, buffers: BufferSet, wanted: TensorMap, scratch: Workspaces, phase: int) -> bytes:
     api, problem = gpu.driver.api, buffers.problem
-    operand = problem.operands()[wanted.operand]
-    rows, cols = problem.logical_shape(wanted.operand)
-    stored = [cols, rows] if operand.order == "row" else [rows, cols]
-    width = element_bytes(operand.dtype)
-    ld = wanted.ld or problem.leading_dimension(wanted.operand)
-    shift = (wanted.shift + phase * ld) % (16 // width) if wanted.phases > 1 else wanted.shift
-    stored = [stored[0] + shift, -(-(stored[1] - phase) // wanted.phases)]
     base = scratch.address(wanted.workspace) if wanted.workspace else buffers.address(wanted.operand)
-    strides = [wanted.phases * ld * width]
-    if stored[1] == 1:  # one line: any distance will do
-        strides = [-(-strides[0] // 16) * 16]
-    if len(wanted.box) == 3:
-        stored.append(layouts.batch_items(problem, wanted.operand))
-        strides.append(max(layouts.batch_stride(problem, wanted.operand), stored[1] * strides[0] // width) * width)
-    box = list(reversed(wanted.box))
-    if wanted.swizzle not in _SWIZZLES or len(box) != len(stored):
+    found = map_geometry(problem, wanted, base, phase)
+    if wanted.swizzle not in _SWIZZLES or len(found.box) != len(found.extents):
         raise CudaError(
             "cuTensorMapEncodeTiled", "CUDA_ERROR_INVALID_VALUE", f"box {wanted.box}, swizzle {wanted.swizzle}"
         )
+    dtype = problem.operands()[wanted.operand].dtype
     encoded = gpu.driver.call(
         "cuTensorMapEncodeTiled",
-        getattr(api.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{_TENSOR_TYPES[operand.dtype]}"),
-        len(stored),
-        base + (phase * ld - shift) * width,
-        [api.cuuint64_t(extent) for extent in stored],
-        [api.cuuint64_t(stride) for stride in strides],
-        [api.cuuint32_t(extent) for extent in box],
-        [api.cuuint32_t(1) for _ in box],
+        getattr(api.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{_TENSOR_TYPES[dtype]}"),
+        len(found.extents),
+        found.address,
+        [api.cuuint64_t(extent) for extent in found.extents],
+        [api.cuuint64_t(stride) for stride in found.strides],
+        [api.cuuint32_t(extent) for extent in found.box],
+        [api.cuuint32_t(1) for _ in found.box],
         api.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
         getattr(api.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{_SWIZZLES[wanted.swizzle]}"),
         api.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,

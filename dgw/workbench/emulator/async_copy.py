@@ -39,7 +39,7 @@ class Form:
 
 
 def decode(instruction: Instruction) -> Operation:
-    """cp.async and its groups. Bulk and mbarrier forms are not implemented."""
+    """cp.async and its groups, without those that count at a barrier in shared memory."""
     words = instruction.modifiers
     if not words or words[0] != "async":
         raise unknown(instruction)

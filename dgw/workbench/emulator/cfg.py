@@ -30,9 +30,22 @@ class Block:
 
 def is_cta_barrier(instruction: Instruction) -> bool:
     """Whether lanes may wait here for other warps (`bar.warp.sync` does not end a block)."""
-    return (
-        instruction.opcode in BARRIERS and "warp" not in instruction.modifiers and "arrive" not in instruction.modifiers
-    )
+    return instruction.opcode in BARRIERS and not {"warp", "arrive", "cluster"} & set(instruction.modifiers)
+
+
+def is_mbarrier_wait(instruction: Instruction) -> bool:
+    """Whether lanes may wait here for a phase of a barrier in shared memory."""
+    return instruction.opcode == "mbarrier" and instruction.modifiers[:1] == ("try_wait",)
+
+
+def is_cluster_wait(instruction: Instruction) -> bool:
+    """Whether lanes may wait here for the other CTAs of their cluster."""
+    return instruction.opcode == "barrier" and instruction.modifiers[:2] == ("cluster", "wait")
+
+
+def may_wait(instruction: Instruction) -> bool:
+    """Whether lanes may wait here for something that others do."""
+    return is_cta_barrier(instruction) or is_mbarrier_wait(instruction) or is_cluster_wait(instruction)
 
 
 def blocks_of(function: Function) -> list[Block]:
@@ -40,7 +53,7 @@ def blocks_of(function: Function) -> list[Block]:
     instructions = function.instructions
     starts = {0, *function.labels.values()}
     for index, instruction in enumerate(instructions):
-        if instruction.opcode in ENDS or is_cta_barrier(instruction):
+        if instruction.opcode in ENDS or may_wait(instruction):
             starts.add(index + 1)
     ordered = sorted(index for index in starts if index < len(instructions))
     ends = [*ordered[1:], len(instructions)][: len(ordered)]  # a body without instructions has no block
@@ -48,7 +61,7 @@ def blocks_of(function: Function) -> list[Block]:
     blocks = [Block(position, first, last) for position, (first, last) in enumerate(zip(ordered, ends, strict=True))]
     for block in blocks:
         last = instructions[block.last - 1] if block.last > block.first else None
-        if last is not None and (last.opcode in ENDS or is_cta_barrier(last)):
+        if last is not None and (last.opcode in ENDS or may_wait(last)):
             block.terminator = last
         block.successors = _successors(block, function, number)
     _find_depths(blocks)
@@ -58,7 +71,7 @@ def blocks_of(function: Function) -> list[Block]:
 def _successors(block: Block, function: Function, number: dict[int, int]) -> list[int]:
     following = [number[block.last]] if block.last in number else []
     end = block.terminator
-    if end is None or is_cta_barrier(end):
+    if end is None or may_wait(end):
         return following
     if end.opcode == "bra":
         return [_target(end, function, number), *(following if end.guard is not None else [])]

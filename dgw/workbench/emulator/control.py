@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dgw.workbench.emulator.barriers import Barriers, barrier_operands
-from dgw.workbench.emulator.cfg import Block, is_cta_barrier
+from dgw.workbench.emulator.cfg import Block, is_cluster_wait, is_cta_barrier, is_mbarrier_wait
 from dgw.workbench.emulator.engine import Engine
 from dgw.workbench.emulator.ptx.operands import Register
 from dgw.workbench.emulator.state import WARP
@@ -64,6 +64,8 @@ class Control:
                 uniform = self._run_uniform(blocks[uniform])
                 if uniform == FINISHED:
                     return
+            if engine.mbarriers.changed or engine.clusters.changed:
+                self._wake()
             self.steps += 1
             if self.steps > step_limit:
                 self._step_limit()
@@ -145,6 +147,9 @@ class Control:
         elif is_cta_barrier(end):
             self._go(rest, following)
             self._wait(block, taken, rank[following] if following >= 0 else FINISHED)
+        elif is_mbarrier_wait(end) or is_cluster_wait(end):
+            self._go(rest, following)
+            self._await(block, taken, rank[following] if following >= 0 else FINISHED)
         else:
             self._go(rest, following)
             if end.opcode == "trap" and taken.any():
@@ -158,6 +163,7 @@ class Control:
             if mask.any():
                 self.place[mask] = FINISHED
                 self.engine.alive[mask] = False
+                self.engine.clusters.changed |= bool(self.engine.clusters.waiting.any())
                 self._release()
         else:
             self.place[mask] = self.kernel.rank[number]
@@ -185,6 +191,23 @@ class Control:
         self.place[mask] = WAITING
         self.resume[mask] = resume
         self._release()
+
+    def _await(self, block: Block, mask: Array, resume: int) -> None:
+        """Wait for a phase of a barrier in shared memory, or for the CTAs of the cluster."""
+        if mask.any():
+            self.place[mask] = WAITING
+            self.resume[mask] = resume
+            index, engine = block.last - 1, self.engine
+            cluster = is_cluster_wait(engine.kernel.operations[index].instruction)
+            ended = engine.clusters.wait(mask) if cluster else engine.mbarriers.wait(index, mask)
+            self.place[ended] = self.resume[ended]
+
+    def _wake(self) -> None:
+        """Phases have ended, or CTAs have arrived: who waited for that goes on."""
+        barriers = self.engine.mbarriers
+        barriers.changed = False
+        ended = barriers.ended(barriers.at >= 0) | self.engine.clusters.ended()
+        self.place[ended] = self.resume[ended]
 
     def _release(self) -> None:
         while (released := self.barriers.release()) is not None:
@@ -220,6 +243,7 @@ class Control:
     def _deadlock(self) -> None:
         self._judge_split(self.place == WAITING)
         self.barriers.deadlock()
+        self.engine.mbarriers.deadlock()
         raise Stop("deadlock")
 
     def _step_limit(self) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dgw.workbench.emulator.costs import (
     LINE_BYTES,
@@ -139,6 +140,9 @@ class Counters:
         self.divergent_branches += divergent
         if divergent:
             self._divergent[instruction] += divergent
+
+    def stored(self, addresses: NDArray[np.int64], width: int) -> None:
+        """What the copy engine stores is no access of a warp, and not counted."""
 
     def barrier(self, instruction: int, warps: int) -> None:
         """A barrier was executed by `warps` warps."""

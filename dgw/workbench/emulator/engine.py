@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 from dgw.workbench.emulator.async_copy import AsyncCopies
 from dgw.workbench.emulator.blockcode import Program, compile_block
 from dgw.workbench.emulator.cfg import Block
+from dgw.workbench.emulator.clusters import ClusterBarriers
 from dgw.workbench.emulator.findings import Findings
 from dgw.workbench.emulator.group import Context, Group
+from dgw.workbench.emulator.mbarriers import Mbarriers
 from dgw.workbench.emulator.memory import Arena, Memory
 from dgw.workbench.emulator.observer import Observer
 from dgw.workbench.emulator.operation import Thunk
@@ -55,6 +57,8 @@ class Engine:
         self._masked = Context(self, self.registers, lanes, program.rows, self.active)
         self._spaces = self._make_spaces(parameters)
         self.copies = AsyncCopies(self.shared, lanes)
+        self.mbarriers = Mbarriers(self)
+        self.clusters = ClusterBarriers(self)
         self.barriers: Barriers  # set by whoever controls the lanes
         self.block_warps = np.zeros(len(kernel.blocks), dtype=np.int64)
 
@@ -158,3 +162,5 @@ class Engine:
         for name in ("local", "frame"):
             self._spaces[name].reset()  # type: ignore[union-attr]
         self.copies.reset()
+        self.mbarriers.reset()
+        self.clusters.reset()

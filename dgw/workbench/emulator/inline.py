@@ -19,6 +19,7 @@ from dgw.workbench.emulator.ptx.operands import (
     Pair,
     Register,
     Symbol,
+    TensorAddress,
     Vector,
 )
 
@@ -187,6 +188,10 @@ def _operand(operand: Operand, names: _Names, renamed: dict[str, str], registers
         base = _operand(operand.base, names, renamed, registers)
         assert isinstance(base, Register | Symbol)
         return Address(base, operand.offset)
+    if isinstance(operand, TensorAddress):
+        place = _operand(operand.map, names, renamed, registers)
+        assert isinstance(place, Address)
+        return TensorAddress(place, tuple(_operand(item, names, renamed, registers) for item in operand.coordinates))
     if isinstance(operand, Vector):
         return Vector(tuple(_operand(item, names, renamed, registers) for item in operand.items))
     if isinstance(operand, Pair):

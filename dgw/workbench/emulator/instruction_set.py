@@ -10,12 +10,16 @@ from dgw.workbench.emulator import (
     async_copy,
     atomics,
     bits,
+    bulk_copy,
+    clusters,
     conversions,
     matrices,
+    mbarriers,
     memory_access,
     moves,
     tensor,
     warp,
+    wgmma,
 )
 from dgw.workbench.emulator.barriers import barrier_operands, decode_arrive
 from dgw.workbench.emulator.operation import Operation, destination, unknown
@@ -37,6 +41,18 @@ def _float(instruction: Instruction) -> Operation:
     return arithmetic_float.decode(instruction)
 
 
+def _copy(instruction: Instruction) -> Operation:
+    if instruction.modifiers[1:2] == ("bulk",):
+        return bulk_copy.decode(instruction)
+    return async_copy.decode(instruction)
+
+
+def _store(instruction: Instruction) -> Operation:
+    if instruction.modifiers[:1] == ("async",):
+        return clusters.decode_store(instruction)
+    return memory_access.decode_store(instruction)
+
+
 def _control(instruction: Instruction) -> Operation:
     """Instructions that end a block: `control` performs them."""
     operands = list(instruction.operands)
@@ -52,6 +68,8 @@ def _control(instruction: Instruction) -> Operation:
 def _barrier(instruction: Instruction) -> Operation:
     if instruction.modifiers[:2] == ("warp", "sync"):
         return warp.decode_warp_barrier(instruction)
+    if instruction.modifiers[:1] == ("cluster",):
+        return clusters.decode_barrier(instruction)
     if "arrive" in instruction.modifiers:
         return decode_arrive(instruction)
     return _control(instruction)
@@ -82,13 +100,16 @@ DECODERS: dict[str, Decoder] = {
     "createpolicy": moves.decode_policy,
     **dict.fromkeys(
         ("prefetch", "prefetchu", "membar", "fence", "nanosleep", "pmevent", "discard", "applypriority",
-         "griddepcontrol", "brkpt"),
+         "griddepcontrol", "brkpt", "setmaxnreg"),
         moves.decode_nothing,
     ),
     **dict.fromkeys(("ld", "ldu"), memory_access.decode_load),
-    "st": memory_access.decode_store,
+    "st": _store,
+    "mapa": clusters.decode_mapa,
     **dict.fromkeys(("atom", "red"), atomics.decode),
-    "cp": async_copy.decode,
+    "cp": _copy,
+    "mbarrier": mbarriers.decode,
+    "wgmma": wgmma.decode,
     **dict.fromkeys(("ldmatrix", "stmatrix"), matrices.decode),
     "mma": tensor.decode,
     "shfl": warp.decode_shuffle,

@@ -9,7 +9,8 @@ import numpy as np
 
 from dgw.model import Case, Dim3, Fill, Launch, Plan, Source, TensorMap
 from dgw.operands.quantisation import scale_arrays
-from dgw.workbench.binding import argument_bytes
+from dgw.workbench.binding import argument_bytes, map_geometry
+from dgw.workbench.emulator import tensor_maps
 from dgw.workbench.emulator.classes import Tile, Tiling
 from dgw.workbench.emulator.counters import Counters
 from dgw.workbench.emulator.errors import EmulatorError
@@ -38,7 +39,8 @@ class PlanRun:
     def __init__(self, case: Case, plan: Plan, ptx_of: Callable[[Source], str], full_grid: bool = False) -> None:
         self.case, self.plan, self.ptx_of = case, plan, ptx_of
         problem = case.problem
-        self.whole = full_grid or len(plan.launches) != 1 or plan.tile is None or problem.flops <= WHOLE_GRID_FLOPS
+        alone = len(plan.launches) == 1 and plan.launches[0].cluster == (1, 1, 1)
+        self.whole = full_grid or not alone or plan.tile is None or problem.flops <= WHOLE_GRID_FLOPS
         self.buffers = Buffers(problem)
         self.memory = Memory()
         self.addresses = {
@@ -76,10 +78,12 @@ class PlanRun:
 
     def _launch(self, launch: Launch) -> Coverage:
         problem, grid = self.case.problem, launch.grid
+        if launch.cluster[1:] != (1, 1):
+            raise EmulatorError(f"{launch.entry}: only clusters along x are emulated", "another shape of the cluster")
         threads = launch.block[0] * launch.block[1] * launch.block[2]
         emulated = EmulatedLaunch(
             self.ptx_of(launch.source), launch.entry, grid, launch.block, self._parameters(launch), self.memory,
-            launch.shared_bytes,
+            launch.shared_bytes, launch.cluster[0],
         )  # fmt: skip
 
         def run(blocks: Sequence[Dim3], counters: Counters) -> Sequence[Finding]:
@@ -100,9 +104,7 @@ class PlanRun:
 
     def _parameters(self, launch: Launch) -> list[bytes]:
         def tensor_map(argument: TensorMap) -> bytes:
-            raise EmulatorError(
-                f"{launch.entry}: tensor maps are not emulated", "choose a stage that does not use TMA, or use a GPU"
-            )
+            return b"".join(self._map(argument, phase).encode() for phase in range(argument.phases))
 
         def workspace(name: str) -> int:
             return self.places[name]
@@ -112,6 +114,15 @@ class PlanRun:
             for argument in launch.arguments
         ]
 
+    def _map(self, wanted: TensorMap, phase: int) -> tensor_maps.TensorMap:
+        """The map of a phase of an operand, or of its copy in a workspace."""
+        base = self.places[wanted.workspace] if wanted.workspace else self.addresses[wanted.operand]
+        found = map_geometry(self.case.problem, wanted, base, phase)
+        if len(found.extents) != 2 or len(found.box) != 2:
+            raise EmulatorError(f"tensor map of {wanted.operand}: only boxes of two extents are emulated")
+        swizzle = tensor_maps.SWIZZLES[wanted.swizzle]
+        return tensor_maps.TensorMap(found.address, *found.extents, found.strides[0], *found.box, found.width, swizzle)
+
 
 class _Watch:
     """Passes events on to the counters, and stores to the record of writes too."""
@@ -119,6 +130,7 @@ class _Watch:
     def __init__(self, counters: Counters, writes: Writes) -> None:
         self.begin, self.block = counters.begin, counters.block
         self.branch, self.barrier = counters.branch, counters.barrier
+        self.stored = writes.of_the_engine
         self._counters, self._writes = counters, writes
 
     def memory(self, access: Access) -> None:

@@ -38,7 +38,8 @@ def exposed_reads(
 ) -> dict[int, list[tuple[Register, int]]]:
     """Per block number, the reads (register, instruction) of `undefined` registers that no write in the block precedes.
 
-    A mov is no use: compilers copy undefined values along paths that never look at them.
+    A mov is no use: compilers copy undefined values along paths that never look at them. Nor is a sum that is added to,
+    where whether it is added to is told at run time.
     """
     found: dict[int, list[tuple[Register, int]]] = {}
     if not undefined:
@@ -46,7 +47,10 @@ def exposed_reads(
     for block in blocks:
         seen: set[Register] = set()
         for operation in operations[block.first : block.last]:
+            sums = operation.writes if operation.adds_if_told else ()
             for register in reads_of(operation):
+                if register in sums:
+                    continue
                 if register in undefined and register not in seen and operation.instruction.opcode != "mov":
                     found.setdefault(block.number, []).append((register, operation.index))
                     seen.add(register)

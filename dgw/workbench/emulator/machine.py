@@ -43,7 +43,8 @@ def program_of(ptx: str, entry: str) -> Program:
 class EmulatedLaunch:
     """One launch: `parameters` holds the bytes of each kernel parameter in order (NumPy scalars are packed).
 
-    `shared_bytes` is dynamic shared memory. Addresses in parameters come from `memory.register`.
+    `shared_bytes` is dynamic shared memory, `cluster` the CTAs of a cluster, along x. Addresses in parameters come from
+    `memory.register`.
     """
 
     ptx: str
@@ -53,6 +54,7 @@ class EmulatedLaunch:
     parameters: Sequence[bytes | np.generic | int | float]
     memory: Memory = field(default_factory=Memory)
     shared_bytes: int = 0
+    cluster: int = 1
 
     def run(
         self,
@@ -61,8 +63,9 @@ class EmulatedLaunch:
         step_limit: int = STEP_LIMIT,
         strict: bool = True,
     ) -> Outcome:
-        """Run some CTAs of the grid (all of them by default). Raises EmulatorError for PTX that is not understood.
+        """Run some CTAs of the grid (all of them by default), whole clusters in their order.
 
+        Raises EmulatorError for PTX that is not understood.
         `strict` False leaves out the checks of shared memory for races, uninitialised reads and copies in flight.
         """
         chosen = list(ctas) if ctas is not None else every_cta(self.grid)
@@ -93,14 +96,14 @@ def run(
     parameters = _pack(kernel, launch)
     findings = Findings(kernel.infos)
     symbols = _register_globals(kernel, launch.memory)
-    together = max(LANES_TOGETHER // (-(-threads // 32) * 32), 1)
+    together = max(LANES_TOGETHER // (-(-threads // 32) * 32 * launch.cluster), 1) * launch.cluster
     block_warps = np.zeros(len(kernel.blocks), dtype=np.int64)
     controls: dict[int, Control] = {}
     completed, steps = True, 0
     with np.errstate(all="ignore"):
         for start in range(0, len(ctas), together):
             batch = ctas[start : start + together]
-            lanes = Lanes(launch.grid, launch.block, batch)
+            lanes = Lanes(launch.grid, launch.block, batch, launch.cluster)
             control = controls.get(len(batch))
             if control is None:
                 control = controls[len(batch)] = _control(
@@ -124,7 +127,7 @@ def run(
 
 
 def _key(program: Program, launch: EmulatedLaunch, ctas: int, symbols: dict[str, int]) -> tuple[Any, ...]:
-    return (id(program), launch.block, ctas, launch.shared_bytes, tuple(sorted(symbols.items())))
+    return (id(program), launch.block, ctas, launch.cluster, launch.shared_bytes, tuple(sorted(symbols.items())))
 
 
 def _control(

@@ -115,6 +115,9 @@ class Observer(Protocol):
     def memory(self, access: Access) -> None:
         """A group of memory instructions was executed (param accesses are not announced)."""
 
+    def stored(self, addresses: NDArray[np.int64], width: int) -> None:
+        """A copy engine stored elements of `width` bytes at these global addresses."""
+
     def branch(self, instruction: int, warps: int, divergent: int) -> None:
         """A conditional branch was executed by `warps` warps, in `divergent` of which the active lanes disagreed."""
 

@@ -120,6 +120,13 @@ class Writes:
             self.stored[at] = True
             self._recent.append(at)
 
+    def of_the_engine(self, addresses: npt.NDArray[np.int64], width: int) -> None:
+        """Note elements of `width` bytes that a copy engine stored."""
+        at = unique((addresses - self.address) // self.itemsize)
+        at = at[(at >= 0) & (at < len(self.stored))]
+        self.stored[at] = True
+        self._recent.append(at)
+
     def items(self) -> npt.NDArray[np.bool_]:
         """The record as [batch, rows, cols] of D; padding is not in it."""
         logical = layouts.view(self.stored, self.problem, "d")

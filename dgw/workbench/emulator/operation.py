@@ -35,6 +35,7 @@ class Operation:
     `detail` is what the builder needs beyond registers (hashable, part of the key). `pure` operations have no effect
     but their writes. `loads` and `stores` name the memory space touched (`generic` for any); `ordered` operations keep
     their order among each other. `cross` names the two sets of read positions along which a group may be a product.
+    `adds_if_told`: what it writes it reads only where a predicate says so.
     """
 
     instruction: Instruction
@@ -47,6 +48,7 @@ class Operation:
     stores: str = ""
     ordered: bool = False
     cross: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    adds_if_told: bool = False
     index: int = 0
     kind: str = ""
     width: int = 0

@@ -73,7 +73,7 @@ class SharedSpace(WindowSpace):
     def __init__(self, arena: Arena, stride: int, limit: int, granule: int, findings: Findings, lanes: Lanes) -> None:
         super().__init__("shared", arena, lanes.cta * stride, limit, findings, lanes)
         self.strict = True  # False: no races, no uninitialised reads, no copies in flight; bounds are always checked
-        self.granule = granule
+        self.granule, self.stride = granule, stride
         self.per_cta = stride // granule
         self.total = self.per_cta * len(lanes.ctas)
         words = -(-self.total // 64)
@@ -279,6 +279,30 @@ class SharedSpace(WindowSpace):
         self.known = self.known.copy()
         self.known[cta, place, place] += 1
         return knowledge
+
+    def learn(self, warps: Array, knowledge: Array) -> None:
+        """Warps of one CTA that go on after others have arrived, and now know what these knew."""
+        per = self.lanes.warps_per_cta
+        cta, places = int(warps[0]) // per, warps % per
+        self.known = self.known.copy()
+        self.known[cta, places] = np.maximum(self.known[cta, places], knowledge)
+        self.known[cta, places, places] += 1
+        moved = np.zeros(self.lanes.warps, dtype=np.bool_)
+        moved[warps] = True
+        self.warp_clock = self.warp_clock + moved
+        if self.log:
+            self._prune()
+
+    def first_byte(self, cta: int) -> int:
+        """Where in the arena the shared memory of a CTA of the batch begins."""
+        return cta * self.stride
+
+    def filled(self, first: int, size: int) -> None:
+        """Bytes of the arena that a copy engine has written: they are there for whoever waits for them."""
+        flags = np.zeros(self.total, dtype=np.uint8)
+        flags[first // self.granule : -(-(first + size) // self.granule)] = 1
+        bits: Words = np.packbits(flags, bitorder="little").view(np.uint64)
+        np.bitwise_and(self.blank, ~bits, out=self.blank)
 
     def barrier(self, arrived: Array, everyone: bool, given: dict[int, Array] | None = None) -> None:
         """Warps (bool [warps of the batch]) waited for each other at a barrier, each CTA on its own.

@@ -88,8 +88,8 @@ def test_addresses_take_signs_and_spaces() -> None:
     [
         ("frobnicate.b32 %r1, %r2;", "frobnicate.b32"),
         ("add.s31 %r1, %r2, %r3;", "add.s31"),
-        ("wgmma.fence.sync.aligned;", "wgmma.fence"),
-        ("cp.async.bulk.commit_group;", "cp.async.bulk"),
+        ("wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 {%r1}, %d1, %d1, 1;", "wgmma.mma_async"),
+        ("cp.async.bulk.prefetch.L2.global [%d1], 16;", "cp.async.bulk"),
         ("mma.sync.aligned.m16n8k99.row.col.f32.f16.f16.f32 {%r1}, {%r1}, {%r1}, {%r1};", "m16n8k99"),
         ("add.s32 %r1, %r2;", "add.s32"),
         ("add.s32 %r1, %r2, %d1;", "add.s32"),

@@ -343,6 +343,9 @@ class Watch:
     def branch(self, instruction: int, warps: int, divergent: int) -> None:
         self.branches.append((instruction, warps, divergent))
 
+    def stored(self, addresses: object, width: int) -> None:
+        pass
+
     def barrier(self, instruction: int, warps: int) -> None:
         self.barriers.append((instruction, warps))
 

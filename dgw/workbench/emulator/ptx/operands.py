@@ -65,6 +65,14 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
+class TensorAddress:
+    """`[map, {x, y, ...}]`: a tensor map and where in the tensor a box begins."""
+
+    map: Address
+    coordinates: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Vector:
     """`{a, b, ...}`."""
 
@@ -98,7 +106,7 @@ class Sink:
     """`_`: a destination that is thrown away."""
 
 
-Operand = Register | Immediate | Symbol | Label | Special | Address | Vector | Group | Pair | Not | Sink
+Operand = Register | Immediate | Symbol | Label | Special | Address | TensorAddress | Vector | Group | Pair | Not | Sink
 
 _INTEGER = re.compile(r"[-+]?(?:0[xX][0-9A-Fa-f]+|0[bB][01]+|\d+)U?\Z")
 _FLOAT_BITS = re.compile(r"(-?)0([fFdD])([0-9A-Fa-f]+)\Z")
@@ -160,7 +168,13 @@ def parse(text: str, line: int, lookup: Lookup) -> Operand:
         raise at_line("an operand is missing", line)
     first = text[0]
     if first == "[" and text[-1] == "]":
-        return _address(text, line, lookup)
+        parts = split_operands(text[1:-1].strip(), line)
+        if len(parts) == 1:
+            return _address(text, line, lookup)
+        place = parse(parts[1], line, lookup) if len(parts) == 2 else None
+        if not isinstance(place, Vector):
+            raise at_line(f"`{text[:60]}` is no address", line)
+        return TensorAddress(_address(f"[{parts[0]}]", line, lookup), place.items)
     if first in "{(" and text[-1] in "})":
         items = tuple(parse(part, line, lookup) for part in split_operands(text[1:-1].strip(), line))
         return Vector(items) if first == "{" else Group(items)

@@ -1,0 +1,84 @@
+"""The Hopper stages run in the emulator: copy engine, barriers in shared memory, wgmma, clusters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from dgw.kernels.loader import load
+from dgw.model import Case, Config, Device, Epilogue, Operand, Problem, Variant, gemm
+from dgw.toolchain.build import build
+from dgw.toolchain.cache import CompileCache
+from dgw.toolchain.devices import device
+from dgw.workbench.collectors.emulator import Emulation, emulate
+
+H200 = device("h200")
+PERSISTENT = load()["hopper/persistent"]
+STAGES = [variant for variant in load().values() if variant.family == "hopper"]
+ALONE: Config = {"CLUSTER_M": 1, "CLUSTER_N": 1, "SPLIT": 1}
+
+
+def executed(
+    variant: Variant, problem: Problem, config: Config, cache: CompileCache, where: Device = H200
+) -> Emulation:
+    """The whole grid, with what was found; nothing is wrong with it."""
+    full = variant.config_for(problem, where, config)
+    assert variant.refuses(problem, full, where) is None
+    assert variant.plan is not None
+    plan = variant.plan(problem, full, where)
+    found = emulate(
+        Case(problem=problem, variant=variant.id, config=full), plan,
+        lambda source: build(source, variant.root, variant.includes, where.arch, cache).ptx, None, where, True,
+    )  # fmt: skip
+    assert found.findings == ()
+    assert found.check.passed, found.check.detail
+    return found
+
+
+@pytest.mark.parametrize(("layout", "dtype"), [("nn", "f16"), ("nt", "bf16"), ("tn", "f16"), ("tt", "bf16")])
+@pytest.mark.parametrize("variant", STAGES, ids=lambda v: v.id)
+def test_every_stage_is_right_in_every_layout(variant: Variant, layout: str, dtype: Any, cache: CompileCache) -> None:
+    executed(variant, gemm(129, 72, 136, dtype, layout), {}, cache)
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize(
+    "config", [{**ALONE, "BN": 64}, {"BN": 128, "STAGES": 4, "CLUSTER_M": 2, "CLUSTER_N": 2}], ids=str
+)
+def test_lines_off_sixteen_bytes_are_read_where_they_lie(layout: str, config: Config, cache: CompileCache) -> None:
+    problem = gemm(257, 131, 99, layout=layout)
+    executed(PERSISTENT, problem, {**config, "PHASED": 1, "BM": 128}, cache)
+
+
+@pytest.mark.parametrize("config", [
+    {"CLUSTER_M": 2, "CLUSTER_N": 1, "BN": 128}, {"CLUSTER_M": 1, "CLUSTER_N": 2}, {"SPLIT": 2, "CLUSTER_M": 1},
+    {"SPLIT": 4, "CLUSTER_M": 1, "BN": 128},
+], ids=str)  # fmt: skip
+def test_ctas_of_a_cluster_share_tiles_or_k(config: Config, cache: CompileCache) -> None:
+    for layout in ("nt", "nn"):
+        executed(PERSISTENT, gemm(200, 264, 328, layout=layout), {"BM": 64, "BN": 64, **config}, cache)
+
+
+FEW = msgspec.structs.replace(H200, sms=3)
+"""So few CTAs that each has several tiles of D."""
+
+
+@pytest.mark.parametrize("k", [40, 104, 200])
+@pytest.mark.parametrize("config", [
+    {"LATE": 1, "BN": 128}, {"LATE": 2, "BN": 192}, {"LATE": 3, "BM": 128, "BN": 256}, {"PINGPONG": 1, "BN": 64},
+    {"PINGPONG": 1, "BM": 128, "BN": 64},
+], ids=str)  # fmt: skip
+def test_epilogues_that_overlap_with_the_next_tile_change_nothing(config: Config, k: int, cache: CompileCache) -> None:
+    epilogue, bias = Epilogue(activation="gelu-tanh"), Operand(dtype="f16")
+    problem = gemm(330, 520, k, layout="nt", epilogue=epilogue, bias=bias)
+    executed(PERSISTENT, problem, {**ALONE, "BM": 64, **config}, cache, FEW)
+
+
+def test_products_and_what_is_stored_are_counted(cache: CompileCache) -> None:
+    found = executed(PERSISTENT, gemm(128, 128, 128, layout="nt"), {**ALONE, "BM": 128, "BN": 128}, cache)
+    counts = {one.metric: one.value for one in found.measurements}
+    tiles_k, steps, warps = 2, 4, 8
+    assert counts["wgmma_inst"] == tiles_k * steps * warps
+    assert counts["smem_bank_conflicts_st"] == 0
