@@ -82,3 +82,17 @@ def test_products_and_what_is_stored_are_counted(cache: CompileCache) -> None:
     tiles_k, steps, warps = 2, 4, 8
     assert counts["wgmma_inst"] == tiles_k * steps * warps
     assert counts["smem_bank_conflicts_st"] == 0
+
+
+def test_nothing_beside_the_pipes_of_warps_is_called_exact(cache: CompileCache) -> None:
+    problem = gemm(64, 64, 64, layout="nt")
+    config = PERSISTENT.config_for(problem, H200, ALONE)
+    plan = PERSISTENT.plan(problem, config, H200)  # type: ignore[misc]
+    made = build(plan.launches[0].source, PERSISTENT.root, PERSISTENT.includes, H200.arch, cache)
+    case = Case(problem=problem, variant=PERSISTENT.id, config=config)
+    found = emulate(case, plan, lambda source: made.ptx, lambda source: made.cubin, H200)
+    families = ("smem_", "global_", "tensor_", "mma_", "wgmma_")
+    tiers = {one.metric: one.tier for one in found.measurements if one.metric.startswith(families)}
+    assert {name for name, tier in tiers.items() if tier == "exact"} == {  # there is no cp.async
+        "smem_wavefronts_least_ldgsts", "smem_wavefronts_sass_ldgsts", "smem_bank_conflicts_ldgsts",
+    }  # fmt: skip
