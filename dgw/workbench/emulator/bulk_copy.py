@@ -1,18 +1,22 @@
-"""cp.async.bulk.tensor: boxes between global and shared memory by tensor maps. A copy is done when it is issued.
+"""cp.async.bulk.tensor: boxes between global and shared memory by tensor maps.
 
-What is loaded counts at a barrier in shared memory (mbarriers.py), so whoever waits for it finds it there. That a store
-has not yet read its source, or a load not yet landed, is therefore not found.
+What is loaded is read at once, counts at a barrier in shared memory, and lands when somebody has waited there
+(mbarriers.py). What is stored is read when its thread waits for its group, at the latest when the batch ends: whoever
+writes there again without waiting stores that.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from dgw.workbench.emulator.addresses import split_address
 from dgw.workbench.emulator.clusters import RANK_BIT, reached
+from dgw.workbench.emulator.elementwise import immediate
 from dgw.workbench.emulator.group import U16, U32, U64, Group
 from dgw.workbench.emulator.moves import WINDOWS
 from dgw.workbench.emulator.operation import Operation, Source, Thunk, malformed, source, unknown
@@ -21,6 +25,7 @@ from dgw.workbench.emulator.ptx.operands import Operand, TensorAddress
 from dgw.workbench.emulator.tensor_maps import BYTES, TensorMap
 
 Array = Any  # a NumPy array
+POISON = 0xFF
 _LOAD = ("shared::cluster", "global", "mbarrier::complete_tx::bytes")
 _STORE = ("global", "shared::cta", "bulk_group")
 _WINDOW = 56  # bits of an address in a window
@@ -43,7 +48,8 @@ def decode(instruction: Instruction) -> Operation:
     several = words[-1:] == ("multicast::cluster",)
     words = words[:-1] if several else words
     if words[:1] in (("commit_group",), ("wait_group",)):
-        return Operation(instruction, (), (), lambda group: lambda: None, "nothing", False)
+        left = immediate(instruction, 0) if words[0] == "wait_group" else -1
+        return Operation(instruction, (), (), _build_group, left, False, loads="shared", stores="global", ordered=True)
     if words[:2] != ("tensor", "2d") or words[2:] not in (_LOAD, _STORE):
         raise unknown(instruction)
     loads = words[2:] == _LOAD
@@ -167,14 +173,16 @@ class _Copier:
         addresses, inside = copy.map.outside(copy.line, copy.column)
         found = self._bytes(copy, addresses, inside)
         step = np.arange(copy.map.size)
+        values = np.zeros((*inside.shape, copy.map.size), np.uint8)
+        if found is not None:
+            values = np.where(inside[..., None], found[0][found[1][..., None] + step], 0)
+        arena = self.shared.arena.data
         for shared, barrier in self._ends(copy):
-            if found is not None:
-                data, at = found
-                places = self._places(copy, shared)
-                values = np.where(inside[..., None], data[at[..., None] + step], 0)
-                self.shared.arena.data[places[..., None] + step] = values
-                self.shared.filled(int(places.min()), copy.map.box_bytes)
-            self.engine.mbarriers.announce(copy.lane, barrier, -copy.map.box_bytes, copy.index)
+            places = self._places(copy, shared)
+            arena[places[..., None] + step] = POISON
+            self.shared.filled(int(places.min()), copy.map.box_bytes)
+            land = partial(arena.__setitem__, places[..., None] + step, values)
+            self.engine.mbarriers.count(copy.lane, barrier, copy.map.box_bytes, copy.index, land)
 
     def _store(self, copy: _Copy) -> None:
         addresses, inside = copy.map.outside(copy.line, copy.column)
@@ -183,11 +191,56 @@ class _Copier:
             return
         data, at = found
         step = np.arange(copy.map.size)
-        values = self.shared.arena.data[self._places(copy, copy.shared)[..., None] + step]
-        data[at[inside][:, None] + step] = values[inside]
+        places = self._places(copy, copy.shared)[..., None] + step
+        arena = self.shared.arena.data
+
+        def store() -> None:
+            data[at[inside][:, None] + step] = arena[places][inside]
+
+        self.engine.stores.issue(copy.lane, store)
         if self.engine.observer is not None:
             self.engine.observer.stored(addresses[inside], copy.map.size)
 
 
 def _build(group: Group) -> Thunk:
     return group.finish(_Copier(group).run)
+
+
+class BulkStores:
+    """The stores of a batch that have not read their shared memory: by lane, its groups, the last one open."""
+
+    def __init__(self) -> None:
+        self.groups: dict[int, list[list[Callable[[], None]]]] = {}
+
+    def issue(self, lane: int, store: Callable[[], None]) -> None:
+        """A store of the lane's open group."""
+        self.groups.setdefault(lane, [[]])[-1].append(store)
+
+    def commit(self, lane: int) -> None:
+        """Close the lane's group."""
+        self.groups.setdefault(lane, [[]]).append([])
+
+    def wait(self, lane: int, left: int) -> None:
+        """All but the last `left` closed groups of the lane read what they store."""
+        groups = self.groups.get(lane, [[]])
+        while len(groups) - 1 > left:
+            for store in groups.pop(0):
+                store()
+
+    def end(self) -> None:
+        """The batch ends: all others read theirs."""
+        for groups in self.groups.values():
+            for store in (one for group in groups for one in group):
+                store()
+        self.groups.clear()
+
+
+def _build_group(group: Group) -> Thunk:
+    left, stores, lanes, mask = group.detail, group.engine.stores, group.lanes, group.mask
+
+    def run() -> None:
+        active = lanes.exists if mask is None else lanes.exists & mask.reshape(-1, lanes.count).any(axis=0)
+        for lane in np.nonzero(active)[0]:
+            stores.commit(int(lane)) if left < 0 else stores.wait(int(lane), left)
+
+    return group.finish(run)

@@ -6,6 +6,7 @@ from one, above the bits of the address.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 Array = Any  # a NumPy array
 RANK_BIT = 24
+POISON = 0xFFFFFFFF  # a NaN
 _WORDS = {"cluster", "arrive", "wait", "aligned", "relaxed", "release", "acquire"}
 _ASYNC = ("async", "weak", "shared::cluster", "mbarrier::complete_tx::bytes", "v4")
 
@@ -135,9 +137,11 @@ def _build_store(group: Group) -> Thunk:
         for member, lane in zip(*np.nonzero(active), strict=True):
             index = group.operations[member].index
             cta, at = reached(engine, int(lane), int(targets[member, lane]) + offset)
-            first = engine.shared.first_byte(cta) + at
-            engine.shared.arena.view(4)[first // 4 : first // 4 + 4] = words[member, :, lane]
-            engine.shared.filled(first, 16)
-            engine.mbarriers.announce(int(lane), int(counters[member, lane]) + other, -16, index)
+            place = slice((engine.shared.first_byte(cta) + at) // 4, (engine.shared.first_byte(cta) + at) // 4 + 4)
+            view, found = engine.shared.arena.view(4), words[member, :, lane].copy()
+            view[place] = POISON
+            engine.shared.filled(place.start * 4, 16)
+            barrier = int(counters[member, lane]) + other
+            engine.mbarriers.count(int(lane), barrier, 16, index, partial(view.__setitem__, place, found))
 
     return group.finish(run)

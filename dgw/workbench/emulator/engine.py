@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dgw.workbench.emulator.async_copy import AsyncCopies
 from dgw.workbench.emulator.blockcode import Program, compile_block
+from dgw.workbench.emulator.bulk_copy import BulkStores
 from dgw.workbench.emulator.cfg import Block
 from dgw.workbench.emulator.clusters import ClusterBarriers
 from dgw.workbench.emulator.findings import Findings
@@ -59,6 +60,7 @@ class Engine:
         self.copies = AsyncCopies(self.shared, lanes)
         self.mbarriers = Mbarriers(self)
         self.clusters = ClusterBarriers(self)
+        self.stores = BulkStores()
         self.barriers: Barriers  # set by whoever controls the lanes
         self.block_warps = np.zeros(len(kernel.blocks), dtype=np.int64)
 
@@ -164,3 +166,4 @@ class Engine:
         self.copies.reset()
         self.mbarriers.reset()
         self.clusters.reset()
+        self.stores.groups.clear()

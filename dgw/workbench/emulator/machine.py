@@ -114,6 +114,7 @@ def run(
             control.steps = 0
             try:
                 control.run(step_limit)
+                control.engine.stores.end()
             except Stop:
                 completed = False
             steps += control.steps

@@ -1,13 +1,15 @@
 """Barriers in shared memory (mbarrier): who arrives, what bytes are on their way, and who waits for a phase.
 
 A phase ends when as many arrivals have come as the barrier was made for, and all bytes that were announced. Copies
-arrive when they are issued. A wait ends with its phase: `try_wait` never gives up, which the PTX manual allows. Whoever
-arrives hands over what it knows of memory to those whose wait ends with the phase.
+count when they are issued, and land when somebody's wait for their phase ends: until then their destination is poison.
+A wait ends with its phase: `try_wait` never gives up, which the PTX manual allows. Whoever arrives hands over what it
+knows of memory to those whose wait ends with the phase.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,6 +40,8 @@ class Phase:
     bytes: int = 0
     given: Array | None = None  # what those who arrived in the running phase know
     known: Array | None = None  # and those of the phase before
+    copies: list[Callable[[], None]] = field(default_factory=list)  # that count in the running phase, to be landed
+    due: list[Callable[[], None]] = field(default_factory=list)  # and in phases that have ended
 
     def end(self) -> bool:
         """Begin the next phase if this one is complete."""
@@ -46,7 +50,15 @@ class Phase:
         self.number += 1
         self.missing = self.arrivals
         self.known, self.given = self.given, None
+        self.due += self.copies
+        self.copies.clear()
         return True
+
+    def land(self) -> None:
+        """Somebody's wait has ended: what was copied is there."""
+        for copy in self.due:
+            copy()
+        self.due.clear()
 
 
 class Mbarriers:
@@ -72,10 +84,18 @@ class Mbarriers:
         self.phases[int(self.engine.lanes.cta[lane]), address] = Phase(arrivals, arrivals)
 
     def announce(self, lane: int, address: int, size: int, index: int) -> None:
-        """`size` bytes more are on their way in this phase; negative: they have come."""
+        """`size` bytes more are on their way in this phase."""
         phase = self.find(lane, address, index)
         if phase is not None:
             phase.bytes += size
+            self.changed |= phase.end()
+
+    def count(self, lane: int, address: int, size: int, index: int, land: Callable[[], None]) -> None:
+        """`size` bytes have come, and `land` puts them where they belong."""
+        phase = self.find(lane, address, index)
+        if phase is not None:
+            phase.bytes -= size
+            phase.copies.append(land)
             self.changed |= phase.end()
 
     def arrive(self, lane: int, address: int, index: int, announced: int = 0) -> None:
@@ -120,6 +140,7 @@ class Mbarriers:
             if phase is None or phase.number % 2 == parity:
                 continue
             found[members] = True
+            phase.land()
             if phase.known is not None:
                 self.engine.shared.learn(np.unique(members // WARP), phase.known)
         self._go_on(found)

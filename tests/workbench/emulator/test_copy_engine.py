@@ -28,18 +28,20 @@ extern "C" __global__ void box(const __grid_constant__ TensorMap from, const __g
         load_box<false>(place + OFFSET, from, ROW, COL, barrier);
     }
     __syncthreads();
-    wait(barrier, 0);
+    WAIT
     publish_to_engines();
     if (threadIdx.x == 0) {
         store_box(to, ROW, COL, place + OFFSET);
         commit_stores();
+        BEFORE
         wait_for_sources<0>();
+        AFTER
     }
 }
 """
 GOOD = {
     "MAKE": "barrier_init(barrier, 1); publish_barriers();", "ASK": "arrive_and_expect(barrier, 16 * 64 * 2);",
-    "OFFSET": "0", "ROW": "8", "COL": "-8",
+    "WAIT": "wait(barrier, 0);", "BEFORE": "", "AFTER": "", "OFFSET": "0", "ROW": "8", "COL": "-8",
 }  # fmt: skip
 
 
@@ -66,6 +68,20 @@ def test_a_box_arrives_whole_and_nothing_is_written_beyond_the_edges(swizzle: st
     expected = np.full_like(source, 0xEEEE)
     expected[8:, :COLUMNS] = source[8:, :COLUMNS]  # of lines 8 to 23 and columns -8 to 55
     assert np.array_equal(target, expected)
+
+
+def test_what_was_not_waited_for_has_not_landed() -> None:
+    outcome, _, target = moved(WAIT="")
+    assert outcome.findings == ()
+    assert (target[8:, :COLUMNS] == 0xFFFF).all()
+
+
+def test_a_store_reads_what_is_there_when_it_is_waited_for() -> None:
+    late = "reinterpret_cast<unsigned short*>(shared)[8] = 7;"
+    _, source, target = moved("none", BEFORE=late)
+    assert target[8, 0] == 7
+    assert target[8, 1] == source[8, 1]
+    assert moved("none", AFTER=late)[2][8, 0] == source[8, 0]
 
 
 @pytest.mark.parametrize(
