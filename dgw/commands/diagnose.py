@@ -156,15 +156,15 @@ def _start(case: Case, variants: Mapping[str, Variant], where: Machine) -> Start
 
 def _rungs(problem: Problem, variants: Mapping[str, Variant], where: Machine) -> tuple[Rung, ...]:
     """The stages that run here, the best family first and in it the lowest, with the tunables that each chooses for the
-    problem. The emulator has no clusters, so Hopper's are no rungs there. What needs another package is no rung."""
+    problem: without a GPU those that a bare name means. What needs another package (Triton) is no rung."""
     from dgw.kernels.loader import FAMILY_ORDER
     from dgw.recipes.sequence import Rung
 
     found = []
     for family in FAMILY_ORDER:
         for variant in sorted(variants.values(), key=lambda one: one.stage or 0):
-            plain = any(arch[-1].isdigit() for arch in variant.architectures)
-            runs = variant.runs_on(where.device.arch) and (where.engine == "gpu" or plain) and not variant.needs
+            named = where.engine == "gpu" or variant.portable
+            runs = variant.runs_on(where.device.arch) and named and not variant.needs
             if variant.family == family and variant.stage is not None and runs:
                 config = variant.config_for(problem, where.device)
                 found.append(Rung(variant.id, variant.version, variant.stage, config, family))

@@ -93,14 +93,16 @@ def _overview(variant: Variant, device: Device, asked: Case | None) -> str:
     from dgw.reports.terminal import listing
 
     stage = f"stage {variant.stage} of {variant.family}" if variant.stage is not None else variant.family
-    emulated = variant.plan is not None and any(a[-1].isdigit() or a == "sm_90a" for a in variant.architectures)
     runs = "runs on" if variant.runs_on(device.arch) else "does not run on"
     rows = [
         ("what", stage),
         ("idea", variant.idea),
         ("types", " ".join(variant.dtypes)),
         ("architectures", f"{' '.join(variant.architectures)}; {runs} {device.name} ({device.arch})"),
-        ("needs", " ".join(variant.needs) or ("nothing but a GPU or the emulator" if emulated else "a GPU to run")),
+        (
+            "needs",
+            " ".join(variant.needs) or ("nothing but a GPU or the emulator" if variant.emulated else "a GPU to run"),
+        ),
         *(("claims", f"{c.metric} {c.relation} {c.value:g}: {c.why}") for c in variant.claims),
         *([("notes", variant.notes)] if variant.notes else []),
     ]

@@ -103,6 +103,16 @@ class Variant:
         """The part of the id after the slash: the idea's name."""
         return self.id.partition("/")[2]
 
+    @property
+    def portable(self) -> bool:
+        """Whether newer architectures than those it lists run it, too."""
+        return any(arch[-1].isdigit() for arch in self.architectures)
+
+    @property
+    def emulated(self) -> bool:
+        """Whether the emulator can execute it: kernels of its own, portable ones or Hopper's."""
+        return self.plan is not None and (self.portable or "sm_90a" in self.architectures)
+
     def defaults(self) -> Config:
         """The default Config."""
         return {tunable.name: tunable.default for tunable in self.space}

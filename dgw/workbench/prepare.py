@@ -115,7 +115,7 @@ def refusal(case: Case, variant: Variant, device: Device) -> str:
     """Why this case cannot run on `device`; empty when it can. Modules that foreign code needs are only looked for."""
     dtype = case.problem.a.dtype
     if not variant.runs_on(device.arch):
-        newer = " and newer" if any(arch[-1].isdigit() for arch in variant.architectures) else ""
+        newer = " and newer" if variant.portable else ""
         return f"{variant.id} runs on {' and '.join(variant.architectures)}{newer}, not on {device.arch}"
     if dtype not in variant.dtypes:
         return f"{variant.id} takes {', '.join(variant.dtypes)}, not {dtype}"

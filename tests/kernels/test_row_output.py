@@ -1,4 +1,4 @@
-"""Sums on the way to D, also to one that the copy engine cannot reach: every bit, nothing beside D, and few stores."""
+"""Sums on the way to a D that the copy engine cannot reach: every bit, nothing beside D, and few stores."""
 
 from __future__ import annotations
 
@@ -55,9 +55,7 @@ class Finish:
 PLAIN, ALL = Finish(), Finish(c=True, bias=True, residual=True, relu=True)
 
 
-def stored(
-    columns: int, dtype: str, part: Part, finish: Finish = PLAIN, way: str = "BY_ROWS", later: int = 0
-) -> dict[str, int]:
+def stored(columns: int, dtype: str, part: Part, finish: Finish = PLAIN, by_rows: bool = True) -> dict[str, int]:
     """Store random sums in the emulator, compare every byte of D and around it, and return the counts."""
     random = np.random.default_rng(columns * part.n + part.m)
     kind = DTYPES[dtype]
@@ -87,7 +85,7 @@ def stored(
         name: memory.register(name, array, writable=name == "d")
         for name, array in (("sums", sums), ("c", c), ("d", room), ("bias", bias), ("residual", residual))
     }
-    ptx = ptx_of(SOURCE, "sm_90", (*options(columns, dtype, finish, part.apart), f"-D{way}=1", f"-DHELD_BACK={later}"))
+    ptx = ptx_of(SOURCE, "sm_90", options(columns, dtype, finish, by_rows, part.apart))
     launch = EmulatedLaunch(
         ptx, "store_sums", (1, 1, 1), (WARPS * 32, 1, 1),
         [
@@ -103,12 +101,12 @@ def stored(
     return tabulate(counters.finish()).totals()
 
 
-def options(columns: int, dtype: str, finish: Finish, apart: int) -> tuple[str, ...]:
+def options(columns: int, dtype: str, finish: Finish, by_rows: bool, apart: int) -> tuple[str, ...]:
     defines = {
         "STORED_COLUMNS": columns, "TYPE_D": dtype, "TYPE_C": dtype, "TYPE_BIAS": dtype, "TYPE_RESIDUAL": dtype,
         "VEC_C": 1, "VEC_D": 1, "VEC_BIAS": 1, "VEC_RESIDUAL": 1, "USE_C": finish.c, "USE_BIAS": finish.bias,
         "USE_RESIDUAL": finish.residual, "ACTIVATION": "RELU" if finish.relu else "NO_ACTIVATION",
-        "QUANTISATION": "NO_SCALE", "ROWS_APART": apart,
+        "QUANTISATION": "NO_SCALE", "BY_ROWS": int(by_rows), "ROWS_APART": apart,
         "KEEP_BIAS": not (finish.c and finish.residual),
     }  # fmt: skip
     said = {name: str(value).lower() if isinstance(value, bool) else value for name, value in defines.items()}
@@ -149,17 +147,9 @@ def test_sums_are_finished_on_the_way(dtype: str, finish: Finish) -> None:
 @pytest.mark.parametrize(("dtype", "sectors", "stores"), [("F16", 19, 1.05), ("F32", 31, 2)])
 def test_rows_of_odd_length_take_few_stores_of_neighbouring_sectors(dtype: str, sectors: float, stores: float) -> None:
     part = Part(ROWS, 4095, 4095, col0=256)
-    before, after = (stored(256, dtype, part, way=way) for way in ("FROM_REGISTERS", "BY_ROWS"))
+    before, after = (stored(256, dtype, part, by_rows=by_rows) for by_rows in (False, True))
     assert before["global_inst_st"] == 2 * ROWS * 256 / 64
     assert after["global_inst_st"] <= stores * ROWS * 256 / 64
     assert before["global_sectors_st"] > sectors * before["global_inst_st"]
     assert after["global_sectors_st"] < 5 * after["global_inst_st"]
     assert after["smem_wavefronts_actual"] <= 1.03 * after["smem_wavefronts_ideal"]
-
-
-@pytest.mark.parametrize(
-    ("dtype", "columns", "later"), [("F16", 256, 0), ("F16", 256, 3), ("BF16", 192, 1), ("F32", 96, 2)]
-)
-def test_pieces_that_are_finished_later_are_the_same(dtype: str, columns: int, later: int) -> None:
-    for part in (Part(50, columns - 24, columns, row0=2), Part(ROWS, columns + 40, columns + 48, col0=32)):
-        stored(columns, dtype, part, ALL, "BY_ENGINE", later)

@@ -2,11 +2,52 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
 import msgspec
 import pytest
 
-from dgw.model import TensorMap, gemm
-from tests.workbench.fake_tensor_maps import BASE, COPY, made
+from dgw.model import Problem, TensorMap, gemm
+from dgw.workbench.device.driver import Driver
+from dgw.workbench.device.launch import tensor_map
+from tests.workbench.fake_cuda import FakeCuda
+
+BASE, COPY = 1 << 20, 1 << 24
+
+
+class Fake(FakeCuda):
+    """Keeps what it is asked for."""
+
+    asked: tuple[tuple[Any, ...], ...] = ()
+
+    def _cuTensorMapEncodeTiled(self, *arguments: Any) -> Any:  # noqa: N802
+        self.asked = (*self.asked, arguments)
+        return SimpleNamespace(opaque=range(16))
+
+
+@dataclass(frozen=True)
+class Map:
+    """What the driver is told: address, extents, strides in bytes and box, columns first."""
+
+    address: int
+    extents: list[int]
+    strides: list[int]
+    box: list[int]
+
+
+def made(problem: Problem, wanted: TensorMap) -> list[Map]:
+    """The maps of all phases."""
+    fake = Fake(problem)
+    buffers: Any = SimpleNamespace(problem=problem, address=lambda name: BASE + 2 * problem.operands()[name].offset)
+    scratch: Any = SimpleNamespace(address=lambda name: COPY)
+    gpu: Any = SimpleNamespace(driver=Driver(fake))
+    assert len(tensor_map(gpu, buffers, wanted, scratch)) == 128 * wanted.phases
+    return [
+        Map(address, *([int(number) for number in numbers] for numbers in (extents, strides, box)))
+        for _, _, address, extents, strides, box, *_ in fake.asked
+    ]
 
 
 def encoded(wanted: TensorMap, offset: int = 0) -> tuple[int, list[int], list[int], list[int]]:

@@ -149,6 +149,6 @@ class _Product:
 
     def _matrix(self, descriptor: int, first: int, extent: int, across: bool) -> Array:
         shared = self.group.engine.shared
-        base = int(np.broadcast_to(shared.lane_base, (self.group.lanes.count,))[first])
+        base = shared.first_byte(int(self.group.lanes.cta[first]))
         words = np.ascontiguousarray(matrix(shared.arena.data, base, descriptor, extent, across))
         return elements(words.view(np.uint32), self.form.dtype).reshape(extent, DEPTH)

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from dgw.kernels.hopper import alignment, lines
 from dgw.kernels.loader import load
 from dgw.model import Case, Config, Device, Epilogue, Operand, Problem, Variant, gemm
 from dgw.toolchain.build import build
@@ -37,19 +38,40 @@ def executed(
     return found
 
 
+def totals(found: Emulation) -> dict[str, Any]:
+    """Metric to what all launches together did."""
+    return {one.metric: one.value for one in found.measurements if one.scope == "case"}
+
+
 @pytest.mark.parametrize(("layout", "dtype"), [("nn", "f16"), ("nt", "bf16"), ("tn", "f16"), ("tt", "bf16")])
 @pytest.mark.parametrize("variant", STAGES, ids=lambda v: v.id)
 def test_every_stage_is_right_in_every_layout(variant: Variant, layout: str, dtype: Any, cache: CompileCache) -> None:
     executed(variant, gemm(129, 72, 136, dtype, layout), {}, cache)
 
 
-@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+SHARED: Config = {"BN": 128, "STAGES": 4, "CLUSTER_M": 2, "CLUSTER_N": 2}
+
+
 @pytest.mark.parametrize(
-    "config", [{**ALONE, "BN": 64}, {"BN": 128, "STAGES": 4, "CLUSTER_M": 2, "CLUSTER_N": 2}], ids=str
+    ("config", "ld", "offset"),
+    [({**ALONE, "BN": 64}, 269, 0), ({**ALONE, "BN": 64}, 268, 3), ({**ALONE, "BN": 64}, 266, 0), (SHARED, 269, 0)],
+    ids=str,
 )
-def test_lines_off_sixteen_bytes_are_read_where_they_lie(layout: str, config: Config, cache: CompileCache) -> None:
-    problem = gemm(257, 131, 99, layout=layout)
-    executed(PERSISTENT, problem, {**config, "PHASED": 1, "BM": 128}, cache)
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_lines_off_sixteen_bytes_are_read_where_they_lie(
+    layout: str, config: Config, ld: int, offset: int, cache: CompileCache
+) -> None:
+    plain = gemm(257, 131, 99, layout=layout)
+    a, b = (msgspec.structs.replace(operand, ld=ld, offset=offset) for operand in (plain.a, plain.b))
+    problem = msgspec.structs.replace(plain, a=a, b=b)
+    full = PERSISTENT.config_for(problem, H200, {**config, "PHASED": 1, "BM": 128})
+    assert alignment.copied(lines.phases(problem, full)) == ()
+    found = executed(PERSISTENT, problem, full, cache)
+    assert lines.meets_in_registers(problem, lines.phases(problem, full)) == (layout in ("nn", "tt"))
+    if layout == "tt":  # fragments are loaded across the phases
+        counts = totals(found)
+        assert counts["ldsm_inst"] > 0
+        assert counts["smem_bank_conflicts_ldsm"] == 0
 
 
 @pytest.mark.parametrize("config", [
@@ -76,9 +98,14 @@ def test_epilogues_that_overlap_with_the_next_tile_change_nothing(config: Config
     executed(PERSISTENT, problem, {**ALONE, "BM": 64, **config}, cache, FEW)
 
 
+def test_late_pieces_of_four_byte_elements_are_narrower(cache: CompileCache) -> None:
+    problem = gemm(330, 264, 104, layout="nt", out="f32", epilogue=Epilogue(activation="silu"))
+    executed(PERSISTENT, problem, {**ALONE, "BM": 64, "BN": 96, "LATE": 2}, cache, FEW)
+
+
 def test_products_and_what_is_stored_are_counted(cache: CompileCache) -> None:
     found = executed(PERSISTENT, gemm(128, 128, 128, layout="nt"), {**ALONE, "BM": 128, "BN": 128}, cache)
-    counts = {one.metric: one.value for one in found.measurements}
+    counts = totals(found)
     tiles_k, steps, warps = 2, 4, 8
     assert counts["wgmma_inst"] == tiles_k * steps * warps
     assert counts["smem_bank_conflicts_st"] == 0

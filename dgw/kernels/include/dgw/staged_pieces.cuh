@@ -74,11 +74,8 @@ struct StagedPieces {
                                          int piece, int row0, int col0, u32 lane) const {
 #pragma unroll
         for (int pair = 0; pair < WIDTH / 16; ++pair) {
-            const int j = piece * (WIDTH / 8) + pair * 2;
             float values[8];
-#pragma unroll
-            for (int e = 0; e < 8; ++e) values[e] = sums[j + e / 4][e % 4];
-            add_up(values, bias, j, row0, col0, lane);
+            add_up(values, sums, bias, piece * (WIDTH / 8) + pair * 2, row0, col0, lane);
 #pragma unroll
             for (int e = 0; e < 8; ++e) held[pair * 2 + e / 4][e % 4] = values[e];
         }
@@ -103,9 +100,7 @@ struct StagedPieces {
         for (int pair = 0; pair < WIDTH / 16; ++pair) {
             const int j = piece * (WIDTH / 8) + pair * 2;
             float values[8];
-#pragma unroll
-            for (int e = 0; e < 8; ++e) values[e] = sums[j + e / 4][e % 4];
-            add_up(values, bias, j, row0, col0, lane);
+            add_up(values, sums, bias, j, row0, col0, lane);
             finish(values, j, row0, col0, lane);
             write(target, pair, values, lane);
         }
@@ -116,17 +111,14 @@ struct StagedPieces {
 
 private:
     // The four pairs of neighbours of a lane in 16 columns, from eight number `j` on: two rows eight apart, twice.
-    __device__ __forceinline__ void add_up(float (&values)[8], const BiasOfLane<COLUMNS>& bias, int j, int row0, int col0,
-                                           u32 lane) const {
+    __device__ __forceinline__ void add_up(float (&values)[8], const float (&sums)[COLUMNS / 8][4],
+                                           const BiasOfLane<COLUMNS>& bias, int j, int row0, int col0, u32 lane) const {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             float addends[2] = {};
             if constexpr (USE_BIAS) bias.get(addends, j + half);
 #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                float& value = values[half * 4 + e];
-                value = fmaf(epilogue.alpha, value, addends[e % 2]);
-            }
+            for (int e = 0; e < 4; ++e) values[half * 4 + e] = fmaf(epilogue.alpha, sums[j + half][e], addends[e % 2]);
         }
         if constexpr (USE_C)
             for_each_pair(values, j, row0, col0, lane, [&](float(&pair)[2], i64 row, int col, int available) {
