@@ -128,6 +128,12 @@ def test_what_the_user_pins_is_kept(bm: int, bn: int, split: int) -> None:
     assert set(config) == set(PERSISTENT.defaults())
 
 
+@given(sizes, sizes, sizes, st.sampled_from([1, 2, 3]))
+def test_late_pieces_get_a_tile_that_has_them(m: int, n: int, k: int, late: int) -> None:
+    problem = gemm(m, n * 8, k * 8, layout="nt")
+    assert PERSISTENT.refuses(problem, chosen(PERSISTENT, problem, LATE=late), H200) is None
+
+
 def test_where_there_are_fewer_tiles_than_sms_k_is_split() -> None:
     assert int(chosen(PERSISTENT, gemm(128, 256, 8192, layout="nt"))["SPLIT"]) > 1
     assert chosen(PERSISTENT, gemm(8192, 8192, 8192, layout="nt"))["SPLIT"] == 1

@@ -186,6 +186,9 @@ def candidates(problem: Problem, pinned: Config, device: Device) -> tuple[Config
     tiles_k = ceil_div(problem.k, tiling.DEPTH)
     possible = tuple(config for config in found if int(config["SPLIT"]) <= tiles_k)
     possible = tuple(config for config in possible if not _is_crowded(problem, config)) or possible
+    if "LATE" in pinned:
+        kept = (config for config in possible if tiling.refuses_late(problem, {**config, **pinned}) is None)
+        possible = tuple(kept) or possible
     if all(lines.can_step(problem, name) for name in ("a", "b")):
         return possible
     copies = [len(_copied(problem, config)) for config in possible]

@@ -46,7 +46,7 @@ LATE = Tunable(
     name="LATE",
     default=0,
     values=(0, 1, 2, 3),
-    meaning="pieces of 64 columns of a tile of D that are finished while the next is multiplied",
+    meaning="pieces of 128 bytes a row of a tile of D that are finished while the next is multiplied",
 )
 SETMAXNREG = Tunable(
     name="SETMAXNREG",
@@ -263,10 +263,10 @@ def refuses(
 def refuses_fused(problem: Problem, config: Config, device: Device) -> str | None:
     """Why the stages with a fused epilogue cannot run `problem` with `config` on `device`."""
     found = refuses(problem, config, device, QUANTISED, output_of(problem, config))
-    return found or tensor.refuses_epilogue(problem, device) or _refuses_late(problem, config)
+    return found or tensor.refuses_epilogue(problem, device) or refuses_late(problem, config)
 
 
-def _refuses_late(problem: Problem, config: Config) -> str | None:
+def refuses_late(problem: Problem, config: Config) -> str | None:
     """Why pieces of D cannot be finished later."""
     late, output = integer({"LATE": 0, **config}, "LATE"), output_of(problem, config)
     if not late:
