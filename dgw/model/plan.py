@@ -65,7 +65,11 @@ class Source(Noun, frozen=True, kw_only=True):
 
 
 class Launch(Noun, frozen=True, kw_only=True, tag="launch"):
-    """One kernel launch. `grid` is always counted in blocks (not clusters); `shared_bytes` is dynamic shared memory."""
+    """One kernel launch. `grid` is always counted in blocks (not clusters); `shared_bytes` is dynamic shared memory.
+
+    With `overlaps` it may start while the launch before it still runs (programmatic dependent launch): the kernel
+    itself waits, with griddepcontrol.wait, before it reads what that one writes.
+    """
 
     source: Source
     entry: str
@@ -74,6 +78,7 @@ class Launch(Noun, frozen=True, kw_only=True, tag="launch"):
     arguments: tuple[Argument, ...]
     cluster: Dim3 = (1, 1, 1)
     shared_bytes: int = 0
+    overlaps: bool = False
 
 
 class Fill(Noun, frozen=True, kw_only=True, tag="fill"):

@@ -70,8 +70,12 @@ def test_enums_and_structures_have_the_members_that_are_used() -> None:
     attribute.id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
     cluster = attribute.value.clusterDim
     cluster.x, cluster.y, cluster.z = 2, 1, 1
-    config.attrs, config.numAttrs = [attribute], 1
+    early = api.CUlaunchAttribute()
+    early.id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    early.value.programmaticStreamSerializationAllowed = 1
+    config.attrs, config.numAttrs = [attribute, early], 2
     assert config.attrs[0].value.clusterDim.x == 2
+    assert config.attrs[1].value.programmaticStreamSerializationAllowed == 1
     assert len(api.CUtensorMap().opaque) == 16
     for name in re.findall(r'attribute\("(\w+)"\)', Path(environment.__file__).read_text(encoding="utf-8")):
         assert hasattr(api.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")

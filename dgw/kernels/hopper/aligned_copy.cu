@@ -3,6 +3,9 @@
 // What it reads lies across the granules of 16 bytes in which global memory is loaded, by a distance that a line has in
 // common: a lane loads the two granules that it needs parts of (the lane beside it loads the second one too, so L1 has
 // it) and shifts them. Loads of single elements would be four times as many, each of as many sectors.
+//
+// The kernel that multiplies starts where these blocks leave an SM, and waits for the last of them (wgmma_tile.cuh).
+#include "dgw/dependent_launch.cuh"
 #include "dgw/memory.cuh"
 
 using namespace dgw;
@@ -38,6 +41,7 @@ __device__ __forceinline__ int load(u32 (&words)[8], const char* address, int av
 extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     aligned_copy(const char* from_0, const char* from_1, char* to_0, char* to_1, int lines_0, int lines_1, int width_0,
                  int width_1, i64 ld_0, i64 ld_1) {
+    let_next_launch_start();
     const bool first = blockIdx.y == 0;
     const char* const from = first ? from_0 : from_1;
     char* const to = first ? to_0 : to_1;

@@ -36,6 +36,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     if (threadIdx.x == 0) {
         for (int slot = 0; slot < STAGES; ++slot) barrier_init(arrived + slot * 8, 1);
         publish_barriers();
+        wait_for_operands();
         for (int i = 0; i < STAGES - 1 && i < tiles_k; ++i) fetch(i);
     }
     __syncthreads();

@@ -23,8 +23,10 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
 
     if (ring.is_producer()) {
         ring.shrink();
-        if (ring.is_issuer())
+        if (ring.is_issuer()) {
+            wait_for_operands();
             for (int i = 0; i < tiles_k; ++i) ring.fetch(map_a, map_b, m0, n0, i * DEPTH);
+        }
     } else {
         ring.grow();
         float sums[Ring::TILES_M][Ring::TILES_N][4];

@@ -39,6 +39,7 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
     if (ring.is_producer()) {
         ring.shrink();
         if (ring.is_issuer()) {
+            wait_for_operands();
             for (u32 index = blockIdx.x / CLUSTER; index < tiles; index += gridDim.x / CLUSTER) {
                 const TilePlace tile = place(index);
                 for (int i = 0; i < tiles_k; ++i) ring.fetch(map_a, map_b, tile.m, tile.n, i * DEPTH);

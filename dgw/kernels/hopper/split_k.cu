@@ -42,8 +42,10 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
 
     if (ring.is_producer()) {
         ring.shrink();
-        if (ring.is_issuer())
+        if (ring.is_issuer()) {
+            wait_for_operands();
             for (int i = begin; i < end; ++i) ring.fetch(map_a, map_b, tile.m * BM, tile.n * BN, i * DEPTH);
+        }
         __syncwarp();
         arrive_in_cluster();
         wait_for_cluster();

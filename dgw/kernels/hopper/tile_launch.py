@@ -41,6 +41,8 @@ def plan(
     crowded = {"c", "residual"} <= problem.operands().keys() or lines.takes_registers(problem, config)
     defines["KEEP_BIAS"] = "false" if crowded or output == tiling.FROM_REGISTERS else "true"
     defines |= {name: declaring.integer(config, name) for name in defined}
+    copies = alignment.copying(problem, found)
+    defines["COPIED"] = "true" if copies else "false"
     wanted = tile.clusters(problem) if clusters is None else clusters
     launch = Launch(
         source=Source(path=source, defines=tuple(defines.items())),
@@ -50,8 +52,9 @@ def plan(
         cluster=(tile.cluster, 1, 1),
         arguments=(*(alignment.redirected(problem, box, found) for box in boxes), *tiling.epilogue_arguments(problem)),
         shared_bytes=tile.shared_bytes,
+        overlaps=bool(copies),
     )
-    steps = (*alignment.copying(problem, found), launch)
+    steps = (*copies, launch)
     return Plan(
         steps=steps, workspaces=alignment.workspaces(problem, found), kernels=len(steps), tile=(tile.bm, tile.bn)
     )

@@ -36,9 +36,18 @@ class Kernel:
             self._granted = size
 
     def bind(
-        self, grid: Dim3, block: Dim3, parameters: Sequence[bytes], shared_bytes: int = 0, cluster: Dim3 = (1, 1, 1)
+        self,
+        grid: Dim3,
+        block: Dim3,
+        parameters: Sequence[bytes],
+        shared_bytes: int = 0,
+        cluster: Dim3 = (1, 1, 1),
+        overlaps: bool = False,
     ) -> Callable[[], None]:
-        """A callable that enqueues one launch. `grid` counts blocks; parameters are copied at each launch."""
+        """A callable that enqueues one launch. `grid` counts blocks; parameters are copied at each launch.
+
+        `overlaps`: it may start before the launch before it has ended.
+        """
         api, call = self._gpu.driver.api, self._gpu.driver.call
         self.allow_shared(shared_bytes)
         config = api.CUlaunchConfig()
@@ -46,21 +55,28 @@ class Kernel:
         config.blockDimX, config.blockDimY, config.blockDimZ = block
         config.sharedMemBytes = shared_bytes
         config.hStream = self._gpu.stream
-        if cluster != (1, 1, 1):
-            attribute = api.CUlaunchAttribute()
-            attribute.id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-            dimensions = attribute.value.clusterDim
-            dimensions.x, dimensions.y, dimensions.z = cluster
-            config.attrs = [attribute]
-            config.numAttrs = 1
-        else:
-            config.numAttrs = 0
+        config.attrs = self._attributes(cluster, overlaps)
+        config.numAttrs = len(config.attrs)
         values, function = Parameters(list(parameters)), self._function
 
         def launch() -> None:
             call("cuLaunchKernelEx", config, function, values.address, 0)
 
         return launch
+
+    def _attributes(self, cluster: Dim3, overlaps: bool) -> list[Any]:
+        api = self._gpu.driver.api
+        found = []
+        if cluster != (1, 1, 1):
+            found.append(api.CUlaunchAttribute())
+            found[-1].id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+            dimensions = found[-1].value.clusterDim
+            dimensions.x, dimensions.y, dimensions.z = cluster
+        if overlaps:
+            found.append(api.CUlaunchAttribute())
+            found[-1].id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+            found[-1].value.programmaticStreamSerializationAllowed = 1
+        return found
 
 
 class Kernels:
@@ -196,4 +212,4 @@ def _bind_launch(
         for argument in step.arguments
     ]
     kernel = kernels.get(cubin, step.entry)
-    return kernel.bind(step.grid, step.block, parameters, step.shared_bytes, step.cluster)
+    return kernel.bind(step.grid, step.block, parameters, step.shared_bytes, step.cluster, step.overlaps)

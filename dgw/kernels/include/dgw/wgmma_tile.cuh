@@ -2,6 +2,7 @@
 // 16-byte pieces are permuted by the line's number in its group of eight (the 128-byte swizzle of both).
 #pragma once
 
+#include "dgw/dependent_launch.cuh"
 #include "dgw/tma.cuh"
 #include "dgw/wgmma.cuh"
 
@@ -87,6 +88,12 @@ private:
             load_box<(SHARES > 1)>(tile + (first + i) * BLOCK, map, line, outer + (first + i) * 64, barrier, peers);
     }
 };
+
+// The thread that has tiles copied, before the first: where COPIED, the launch before makes a copy of an operand
+// (alignment.py) and may not have ended.
+__device__ __forceinline__ void wait_for_operands() {
+    if constexpr (COPIED) wait_for_launch_before();
+}
 
 // Nothing that reads the sums is moved up to where they are still being added to.
 template <int TILES_M, int TILES_N>
