@@ -29,9 +29,7 @@ class Scalar(Noun, frozen=True, kw_only=True, tag="scalar"):
 class TensorMap(Noun, frozen=True, kw_only=True, tag="tensor-map"):
     """A TMA descriptor of an operand: `box` in elements (rows, columns as stored), `swizzle` none, 32, 64 or 128.
 
-    With `workspace` it describes the operand's copy there, whose lines are `ld` elements apart. It begins `shift`
-    elements before the operand's first, where an address is a multiple of 16 bytes; columns count from there. With
-    `phases` it is so many maps: line l is in number l % phases, which begins at a multiple of 16 bytes of its own.
+    With `workspace` it describes the operand's copy there, whose lines are `ld` elements apart.
     """
 
     operand: str
@@ -39,8 +37,6 @@ class TensorMap(Noun, frozen=True, kw_only=True, tag="tensor-map"):
     swizzle: str = "none"
     workspace: str = ""
     ld: int | None = None
-    shift: int = 0
-    phases: int = 1
 
 
 class Workspace(Noun, frozen=True, kw_only=True, tag="workspace"):

@@ -19,7 +19,7 @@ def argument_size(argument: Argument) -> int:
     """Bytes that an argument of a launch is passed as."""
     if isinstance(argument, Scalar):
         return SCALAR_BYTES[argument.dtype]
-    return _TENSOR_MAP_BYTES * argument.phases if isinstance(argument, TensorMap) else _ADDRESS_BYTES
+    return _TENSOR_MAP_BYTES if isinstance(argument, TensorMap) else _ADDRESS_BYTES
 
 
 def misdeclared(plan: Plan, builds: Mapping[Source, Build]) -> str:

@@ -67,8 +67,8 @@ class MapGeometry:
     width: int
 
 
-def map_geometry(problem: Problem, wanted: TensorMap, base: int, phase: int = 0) -> MapGeometry:
-    """The map of a phase of an operand that is stored at `base`, or whose copy is.
+def map_geometry(problem: Problem, wanted: TensorMap, base: int) -> MapGeometry:
+    """The map of an operand that is stored at `base`, or whose copy is.
 
     It describes the operand as stored, lines of contiguous columns. A box of three extents has the batch first.
     """
@@ -77,16 +77,13 @@ def map_geometry(problem: Problem, wanted: TensorMap, base: int, phase: int = 0)
     stored = [cols, rows] if operand.order == "row" else [rows, cols]
     width = dtypes.numpy_dtype(operand.dtype).itemsize
     ld = wanted.ld or problem.leading_dimension(wanted.operand)
-    shift = (wanted.shift + phase * ld) % (16 // width) if wanted.phases > 1 else wanted.shift
-    stored = [stored[0] + shift, -(-(stored[1] - phase) // wanted.phases)]
-    strides = [wanted.phases * ld * width]
+    strides = [ld * width]
     if stored[1] == 1:  # one line: any distance will do
         strides = [-(-strides[0] // 16) * 16]
     if len(wanted.box) == 3:
         stored.append(layouts.batch_items(problem, wanted.operand))
         strides.append(max(layouts.batch_stride(problem, wanted.operand), stored[1] * strides[0] // width) * width)
-    address = base + (phase * ld - shift) * width
-    return MapGeometry(address, tuple(stored), tuple(strides), tuple(reversed(wanted.box)), width)
+    return MapGeometry(base, tuple(stored), tuple(strides), tuple(reversed(wanted.box)), width)
 
 
 def argument_bytes(
@@ -96,7 +93,7 @@ def argument_bytes(
     workspace_address: Callable[[str], int],
     tensor_map: Callable[[TensorMap], bytes],
 ) -> bytes:
-    """The bytes of one kernel parameter: an address, a number, or the 128 bytes of each tensor map.
+    """The bytes of one kernel parameter: an address, a number, or the 128 bytes of a tensor map.
 
     A Pointer to an operand that the problem lacks (C with beta 0, no bias) is a null pointer. `a_scale`, `b_scale` and
     `d_scale` are the scale factors of an operand (operands/quantisation.py), null where it has none.

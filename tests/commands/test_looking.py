@@ -74,7 +74,7 @@ def test_show_of_a_shape_says_which_config_it_gets_and_why(dgw: Dgw) -> None:
     hopper = ("show", "hopper/persistent", "--shape", "1001x1001x1001", "--layout", "nn")
     out = dgw(*hopper).out
     assert "chosen for 1001x1001x1001: BM=" in out
-    assert "a: lines 1001 elements apart are copied first" in out
+    assert "a is copied first: its lines are 1001 elements apart, no multiple of 16 bytes" in out
     assert json.loads(dgw(*hopper, "--json").out)["chosen"]["reasons"]
     assert "config for 64x64x64: BM=128" in dgw("show", "cuda/tensor-core", "--shape", "64x64x64").out
     assert "nothing to tune" in dgw("show", "baselines/cublas", "--shape", "64x64x64").out

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from dgw.kernels.hopper import alignment, lines
+from dgw.kernels.hopper import alignment
 from dgw.kernels.loader import load
 from dgw.model import Launch, Operand, Problem, Source, gemm
 from dgw.operands import layouts
@@ -60,25 +60,23 @@ class Copying:
     first: dict[str, int] = field(default_factory=dict)  # address of its first element
     copies: dict[str, Elements] = field(default_factory=dict)
     loads: Loads = field(default_factory=Loads)
-    phases: dict[str, int] = field(init=False)
     outcome: Outcome = field(init=False)
 
     def __post_init__(self) -> None:
-        self.phases = lines.phases(self.problem)
-        self.names = alignment.copied(self.phases)
+        self.names = alignment.copied(self.problem)
         memory, bits = Memory(), np.random.default_rng(len(self.names))
         for name in ("a", "b"):
             offset = self.problem.operands()[name].offset
             size = offset + layouts.extent(self.problem, name)
             self.stored[name] = bits.integers(1, 1 << 16, size, dtype=np.uint16)  # never what padding becomes
             self.first[name] = memory.register(name, self.stored[name], writable=False) + 2 * offset
-        for name, size in alignment.workspaces(self.problem, self.phases).items():
+        for name, size in alignment.workspaces(self.problem).items():
             self.copies[name] = np.full(size // 2, 0xFFFF, np.uint16)
             self.first[name] = memory.register(name, self.copies[name])
         self.outcome = self._emulated(self.launch(), memory)
 
     def launch(self) -> Launch:
-        (found,) = alignment.copying(self.problem, self.phases)
+        (found,) = alignment.copying(self.problem)
         return found
 
     def _emulated(self, launch: Launch, memory: Memory) -> Outcome:
@@ -94,11 +92,11 @@ class Copying:
 
     def copy(self, name: str) -> Elements:
         """The copy of an operand, lines by elements."""
-        return self.copies[f"aligned {name}"].reshape(lines.stored_shape(self.problem, name)[0], -1)
+        return self.copies[f"aligned {name}"].reshape(alignment.stored_shape(self.problem, name)[0], -1)
 
     def expected(self, name: str) -> Elements:
         """The lines of an operand, and zeros up to whole 128 bytes."""
-        count, width = lines.stored_shape(self.problem, name)
+        count, width = alignment.stored_shape(self.problem, name)
         offset, step = self.problem.operands()[name].offset, self.problem.leading_dimension(name)
         found = np.zeros((count, -(-width // 64) * 64), np.uint16)
         for line in range(count):
@@ -108,8 +106,8 @@ class Copying:
 
 
 def copying(problem: Problem) -> tuple[Launch, ...]:
-    """The launch that copies what has to be, for a kernel that reads no lines in phases."""
-    return alignment.copying(problem, lines.phases(problem))
+    """The launch that copies what has to be."""
+    return alignment.copying(problem)
 
 
 def is_right(copying: Copying, names: Sequence[str] = ("a", "b")) -> None:
@@ -135,14 +133,15 @@ def strided(width_a: int, ld_a: int, offset_a: int, width_b: int, ld_b: int, off
 
 @pytest.mark.parametrize("width", [1, 7, 8, 9, 63, 64, 65])
 def test_lines_of_every_width_are_copied_from_every_distance(width: int) -> None:
-    """Odd steps put the lines at all eight distances, even ones at four or two."""
-    for step, offset in ((width | 1, 0), (width + 3 | 1, 6), (-(-width // 4) * 4 + 2, 1), (-(-width // 8) * 8 + 20, 5)):
-        is_right(Copying(strided(width, step, offset, 255, 257, 3, 19)), ("a",) if width == 1 else ("a", "b"))
+    """Odd steps put the lines at all eight distances, even ones at some, multiples of eight at that of the offset."""
+    for step, offset in ((width | 1, 0), (width + 3 | 1, 6), (-(-width // 2) * 2 + 2, 1), (-(-width // 8) * 8 + 16, 5)):
+        is_right(Copying(strided(width, step, offset, 255, 257, 3, 19)))
 
 
 @pytest.mark.parametrize("offset", range(8))
 def test_a_base_off_alignment_is_copied_from_its_first_element_on(offset: int) -> None:
-    is_right(Copying(strided(72, 84, offset, 136, 140, offset, 5)))
+    names = ("a", "b") if offset else ("b",)
+    is_right(Copying(strided(72, 80, offset, 136, 140, offset, 5)), names)
 
 
 @pytest.mark.parametrize("name", ["a", "b"])
@@ -154,9 +153,10 @@ def test_one_operand_alone_is_copied_by_one_row_of_blocks(name: str) -> None:
     is_right(copying, (name,))
 
 
-def test_two_lines_end_where_their_memory_does() -> None:
+@pytest.mark.parametrize("rows", [1, 2])
+def test_lines_end_where_their_memory_does(rows: int) -> None:
     for width in (1, 8, 1001, 1008):
-        is_right(Copying(strided(width, width | 1, 3, 1, 9, 0, 2)), ("a",) if width == 1 else ("a", "b"))
+        is_right(Copying(strided(width, width, 3, 1, 9, 0, rows)), ("a",) if width == 1 else ("a", "b"))
 
 
 def test_blocks_stride_over_what_is_larger_than_the_grid(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dgw.kernels.hopper import alignment, lines, selector, tiling
+from dgw.kernels.hopper import alignment, selector, tiling
 from dgw.kernels.loader import load
 from dgw.model import Config, Epilogue, Operand, Problem, TensorMap, Variant, Workspace, gemm
 from dgw.toolchain.build import build
@@ -25,7 +25,6 @@ H200 = device("h200")
 STAGES = [variant for variant in load().values() if variant.family == "hopper"]
 PERSISTENT = load()["hopper/persistent"]
 LARGE = 4096
-WHOLE: Config = {"BM": 128, "BN": 256, "PHASED": 1}
 TILES: tuple[Config, ...] = (
     {"BM": 64, "BN": 128}, {"BM": 256, "BN": 128}, {"BN": 80},
     {"CLUSTER_M": 2, "CLUSTER_N": 2}, {"SPLIT": 2, "CLUSTER_M": 1}, {"BM": 256, "BN": 128, "SPLIT": 4, "CLUSTER_M": 1},
@@ -73,7 +72,7 @@ def test_a_matrix_that_is_stored_by_rows_leaves_room_for_the_sums(out: str, fuse
     if fused:
         vector, epilogue = Operand(dtype="f16"), Epilogue(activation="silu")
         problem = gemm(LARGE, LARGE - 1, LARGE, out=out, bias=vector, residual=vector, epilogue=epilogue)
-    assert tiling.output_of(problem, WHOLE) == tiling.BY_ROWS
+    assert tiling.output_of(problem) == tiling.BY_ROWS
     compiles(PERSISTENT, problem, chosen(PERSISTENT, problem), cache)
 
 
@@ -95,7 +94,7 @@ def test_what_is_chosen_for_the_heaviest_epilogue_fits_the_registers(
     for m, n in ((4095, 4095), (1999, 3001), (4096, 4096)):
         added = {"beta": 0.5, "c": matrix, "bias": matrix, "residual": matrix}
         problem = gemm(m, n, 1023, layout=layout, epilogue=epilogue, **added)  # type: ignore[arg-type]
-        compiles(PERSISTENT, problem, chosen(PERSISTENT, problem, PHASED=1), cache)
+        compiles(PERSISTENT, problem, chosen(PERSISTENT, problem), cache)
 
 
 @pytest.mark.parametrize("config", TILES, ids=lambda c: ",".join(f"{k}={v}" for k, v in c.items()))
@@ -174,11 +173,10 @@ def test_what_does_not_fit_is_refused_with_the_reason(config: dict[str, int | st
         (gemm(64, 63, 64), "that the copy engine stores"),
         (gemm(1001, 1024, 1000, layout="nt", residual=Operand(dtype="f16")), "C or a residual"),
         (gemm(1024, 1001, 1000, layout="tt", out="f32"), "that the copy engine stores"),
-        (gemm(1024, 1000, 1001, layout="tt"), "lines in phases"),
     ],
 )
 def test_pieces_are_finished_later_only_where_registers_are_left(problem: Problem, why: str) -> None:
-    config = {**PERSISTENT.defaults(), "LATE": 1, "PHASED": 1, "CLUSTER_M": 1, "STAGES": 3}
+    config = {**PERSISTENT.defaults(), "LATE": 1, "CLUSTER_M": 1, "STAGES": 3}
     assert why in str(PERSISTENT.refuses(problem, config, H200))
 
 
@@ -194,9 +192,8 @@ def test_a_short_k_is_not_split() -> None:
 def test_operands_that_the_copy_engine_cannot_step_through_are_copied_first(
     n: int, k: int, copied: tuple[str, ...]
 ) -> None:
-    """By the first stages; those that put rows and columns in order read what lies along k in phases."""
     problem, first = gemm(64, n, k), load()["hopper/tensor-core"]
-    assert alignment.copied(lines.phases(problem)) == copied
+    assert alignment.copied(problem) == copied
     plan = first.plan(problem, chosen(first, problem), H200)  # type: ignore[misc]
     assert plan.kernels == len(plan.launches)
     maps = [argument for argument in plan.launches[-1].arguments if isinstance(argument, TensorMap)]
@@ -209,96 +206,36 @@ def test_operands_that_the_copy_engine_cannot_step_through_are_copied_first(
     assert names == set(plan.workspaces)
 
 
-@pytest.mark.parametrize(
-    ("problem", "config", "found"),
-    [
-        (gemm(999, 999, 999, layout="nt"), WHOLE, (8, 8)),
-        (gemm(998, 1004, 1004, layout="nt"), WHOLE, (2, 2)),
-        (gemm(998, 996, 1002, layout="nt"), WHOLE, (4, 4)),
-        (gemm(999, 999, 999, layout="nt"), {**WHOLE, "CLUSTER_M": 2, "CLUSTER_N": 2}, (8, 8)),
-        (gemm(998, 1004, 1004, layout="nt"), {**WHOLE, "CLUSTER_N": 4}, (0, 2)),
-        (gemm(999, 1000, 1004, layout="tn"), {**WHOLE, "CLUSTER_M": 2}, (8, 8)),
-        (gemm(1000, 1004, 1000, layout="tn"), {**WHOLE, "CLUSTER_N": 4}, (1, 0)),
-        (gemm(999, 999, 999, layout="nt"), {**WHOLE, "BM": 64, "BN": 80}, (0, 0)),
-        (gemm(999, 999, 999, layout="nt"), {**WHOLE, "PHASED": 0}, (0, 0)),
-        (gemm(5, 7, 999, layout="nt"), WHOLE, (0, 0)),
-        (gemm(999, 999, 999, layout="nt", out="s8", epilogue=Epilogue(quantise="row")), WHOLE, (0, 8)),
-        (gemm(999, 999, 999, layout="nn"), WHOLE, (8, 8)),
-        (gemm(999, 998, 1000, layout="nn"), WHOLE, (1, 8)),
-        (gemm(999, 1000, 999, layout="nn"), WHOLE, (8, 1)),
-        (gemm(999, 999, 7, layout="nn"), WHOLE, (8, 0)),
-        (gemm(999, 999, 999, layout="nn"), {**WHOLE, "BM": 64}, (0, 8)),
-        (gemm(999, 999, 999, layout="tt"), WHOLE, (8, 8)),
-        (gemm(996, 999, 1000, layout="tt"), WHOLE, (8, 1)),
-        (gemm(1000, 999, 998, layout="tt"), {**WHOLE, "BN": 80}, (1, 0)),
-        (gemm(999, 1000, 1000, layout="tn"), {**WHOLE, "BM": 64, "BN": 80}, (8, 8)),
-        (gemm(999, 999, 7, layout="tn"), WHOLE, (0, 0)),
-        (gemm(1000, 1000, 1000, layout="tn"), WHOLE, (1, 1)),
-    ],
-)
-def test_lines_off_sixteen_bytes_are_read_in_phases_where_their_order_can_be_put_right(
-    problem: Problem, config: Config, found: tuple[int, int]
-) -> None:
-    phases = lines.phases(problem, config)
-    assert (phases["a"], phases["b"]) == found
-
-
-@pytest.mark.parametrize("epilogue", [Epilogue(), Epilogue(activation="gelu")])
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
-@pytest.mark.parametrize("n", [1001, 1000])
-def test_the_last_stages_read_in_phases_what_they_can_if_told_to(
-    layout: str, n: int, epilogue: Epilogue, cache: CompileCache
-) -> None:
-    bias = Operand(dtype="f16") if epilogue != Epilogue() else None
-    problem = gemm(1001, n, 1001, layout=layout, epilogue=epilogue, bias=bias)
-    for variant in (load()["hopper/fused-epilogue"], PERSISTENT):
-        config = chosen(variant, problem, PHASED=1)
-        plan = variant.plan(problem, config, H200)  # type: ignore[misc]
-        assert plan.workspaces == {}
-        compiles(variant, problem, config, cache)
-
-
-@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
-def test_ctas_of_a_cluster_load_some_of_the_phases_each(layout: str, cache: CompileCache) -> None:
-    problem = gemm(1001, 1001, 1001, layout=layout)
-    config = chosen(PERSISTENT, problem, PHASED=1, BM=128, BN=128, STAGES=4, CLUSTER_M=2, CLUSTER_N=2)
-    plan = PERSISTENT.plan(problem, config, H200)  # type: ignore[misc]
-    assert plan.workspaces == {}
-    a, b = (one for one in plan.launches[0].arguments[:2] if isinstance(one, TensorMap))
-    assert (a.phases, b.phases) == (8, 8)
-    assert (a.box, b.box) == ((16 if layout[0] == "n" else 8, 64), (16 if layout[1] == "t" else 8, 64))
-    compiles(PERSISTENT, problem, config, cache)
-
-
-@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
-def test_a_base_off_sixteen_bytes_is_reached_from_the_multiple_before_it(layout: str, cache: CompileCache) -> None:
+def test_an_operand_that_begins_off_sixteen_bytes_is_copied_first(layout: str) -> None:
+    """Though its lines are multiples of 16 bytes apart; B begins at another multiple and is read where it lies."""
     plain = gemm(256, 512, 128, layout=layout)
     a, b = (msgspec.structs.replace(operand, offset=offset) for operand, offset in ((plain.a, 11), (plain.b, 16)))
     problem = msgspec.structs.replace(plain, a=a, b=b)
-    assert alignment.copied(lines.phases(problem)) == ()
+    assert alignment.copied(problem) == ("a",)
+    assert alignment.reasons(problem) == ("a is copied first: its first element is 6 bytes behind a multiple of 16",)
     for variant in STAGES:
-        config = chosen(variant, problem)
-        launch = variant.plan(problem, config, H200).launches[0]  # type: ignore[misc]
-        shifts = {one.operand: one.shift for one in launch.arguments if isinstance(one, TensorMap)}
-        assert (shifts["a"], shifts["b"]) == (3, 0)
-        assert dict(launch.source.defines)["SHIFT_A"] == 3
-        compiles(variant, problem, config, cache)
+        plan = variant.plan(problem, chosen(variant, problem), H200)  # type: ignore[misc]
+        maps = (one for one in plan.launches[-1].arguments if isinstance(one, TensorMap))
+        workspaces = {one.operand: one.workspace for one in maps}
+        assert (workspaces["a"], workspaces["b"]) == ("aligned a", "")
+        assert [launch.entry for launch in plan.launches[:-1]] == ["aligned_copy"]
 
 
 def test_what_is_stored_through_the_copy_engine_is_whole_sixteen_bytes() -> None:
-    assert tiling.output_of(gemm(64, 64, 64), WHOLE) == tiling.BY_ENGINE
-    assert tiling.output_of(gemm(64, 63, 64), WHOLE) == tiling.BY_ROWS
-    assert tiling.output_of(gemm(1, 1, 1), WHOLE) == tiling.BY_ROWS
-    assert tiling.output_of(gemm(64, 60, 64, out="f16"), WHOLE) == tiling.BY_ROWS
-    assert tiling.output_of(gemm(64, 60, 64, out="f32"), WHOLE) == tiling.BY_ENGINE
+    assert tiling.output_of(gemm(64, 64, 64)) == tiling.BY_ENGINE
+    assert tiling.output_of(gemm(64, 63, 64)) == tiling.BY_ROWS
+    assert tiling.output_of(gemm(1, 1, 1)) == tiling.BY_ROWS
+    assert tiling.output_of(gemm(64, 60, 64, out="f16")) == tiling.BY_ROWS
+    assert tiling.output_of(gemm(64, 60, 64, out="f32")) == tiling.BY_ENGINE
     moved = msgspec.structs.replace(gemm(64, 64, 64), d=Operand(dtype="f16", offset=4))
-    assert tiling.output_of(moved, WHOLE) == tiling.BY_ROWS
+    assert tiling.output_of(moved) == tiling.BY_ROWS
 
 
 def test_what_is_quantised_is_stored_from_registers() -> None:
     for n in (63, 64):
         problem = gemm(64, n, 64, out="s8", epilogue=Epilogue(quantise="row"))
-        assert tiling.output_of(problem, WHOLE) == tiling.FROM_REGISTERS
+        assert tiling.output_of(problem) == tiling.FROM_REGISTERS
 
 
 def test_a_matrix_that_is_stored_by_rows_gets_the_tile_and_ring_of_its_neighbour() -> None:
@@ -313,7 +250,7 @@ def test_the_clusters_of_the_grid_are_whole() -> None:
         plan = PERSISTENT.plan(problem, full, H200)  # type: ignore[misc]
         launch = plan.launches[-1]
         assert launch.grid[0] % launch.cluster[0] == 0
-        assert launch.cluster[0] == tiling.Tiling.of(problem, full, tiling.output_of(problem, WHOLE)).cluster
+        assert launch.cluster[0] == tiling.Tiling.of(problem, full, tiling.output_of(problem)).cluster
 
 
 def test_the_selector_loses_little_among_the_candidates_that_were_timed() -> None:

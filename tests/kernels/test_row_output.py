@@ -28,10 +28,7 @@ POISON = 0xA5
 
 @dataclass(frozen=True)
 class Part:
-    """Where the sums are stored: D has `m` x `n` elements, rows `ld` apart, `offset` elements behind the poison.
-
-    Rows of sums are `apart` rows of D.
-    """
+    """Where the sums are stored: D has `m` x `n` elements, rows `ld` apart, `offset` elements behind the poison."""
 
     m: int
     n: int
@@ -39,7 +36,6 @@ class Part:
     offset: int = 0
     row0: int = 0
     col0: int = 0
-    apart: int = 1
 
 
 @dataclass(frozen=True)
@@ -69,11 +65,8 @@ def stored(columns: int, dtype: str, part: Part, finish: Finish = PLAIN, by_rows
     room = np.full((part.offset + part.m * part.ld + 64) * kind.itemsize, POISON, np.uint8)
     expected = room.copy()
     d = expected.view(kind)[part.offset : part.offset + part.m * part.ld].reshape(part.m, part.ld)
-    rows, cols = (
-        slice(part.row0, min(part.m, part.row0 + ROWS * part.apart), part.apart),
-        slice(part.col0, min(part.n, part.col0 + columns)),
-    )
-    found = np.tile(sums, (2, 1))[: len(range(part.m)[rows]), : max(0, cols.stop - part.col0)] * np.float32(0.5)
+    rows, cols = slice(part.row0, min(part.m, part.row0 + ROWS)), slice(part.col0, min(part.n, part.col0 + columns))
+    found = np.tile(sums, (2, 1))[: max(0, rows.stop - part.row0), : max(0, cols.stop - part.col0)] * np.float32(0.5)
     found = found + (c[rows, cols].astype(np.float32) * 2 if finish.c else 0)
     found = found + (bias[cols].astype(np.float32) if finish.bias else 0)
     found = np.maximum(found, 0) if finish.relu else found
@@ -85,7 +78,7 @@ def stored(columns: int, dtype: str, part: Part, finish: Finish = PLAIN, by_rows
         name: memory.register(name, array, writable=name == "d")
         for name, array in (("sums", sums), ("c", c), ("d", room), ("bias", bias), ("residual", residual))
     }
-    ptx = ptx_of(SOURCE, "sm_90", options(columns, dtype, finish, by_rows, part.apart))
+    ptx = ptx_of(SOURCE, "sm_90", options(columns, dtype, finish, by_rows))
     launch = EmulatedLaunch(
         ptx, "store_sums", (1, 1, 1), (WARPS * 32, 1, 1),
         [
@@ -101,12 +94,12 @@ def stored(columns: int, dtype: str, part: Part, finish: Finish = PLAIN, by_rows
     return tabulate(counters.finish()).totals()
 
 
-def options(columns: int, dtype: str, finish: Finish, by_rows: bool, apart: int) -> tuple[str, ...]:
+def options(columns: int, dtype: str, finish: Finish, by_rows: bool) -> tuple[str, ...]:
     defines = {
         "STORED_COLUMNS": columns, "TYPE_D": dtype, "TYPE_C": dtype, "TYPE_BIAS": dtype, "TYPE_RESIDUAL": dtype,
         "VEC_C": 1, "VEC_D": 1, "VEC_BIAS": 1, "VEC_RESIDUAL": 1, "USE_C": finish.c, "USE_BIAS": finish.bias,
         "USE_RESIDUAL": finish.residual, "ACTIVATION": "RELU" if finish.relu else "NO_ACTIVATION",
-        "QUANTISATION": "NO_SCALE", "BY_ROWS": int(by_rows), "ROWS_APART": apart,
+        "QUANTISATION": "NO_SCALE", "BY_ROWS": int(by_rows),
         "KEEP_BIAS": not (finish.c and finish.residual),
     }  # fmt: skip
     said = {name: str(value).lower() if isinstance(value, bool) else value for name, value in defines.items()}
@@ -125,15 +118,6 @@ def parts(columns: int) -> list[Part]:
 def test_every_bit_of_d_is_stored_and_nothing_beside_it(columns: int, dtype: str) -> None:
     for part in parts(columns):
         stored(columns, dtype, part)
-
-
-@pytest.mark.parametrize("apart", [2, 4, 8])
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_rows_of_sums_may_be_apart_in_d(dtype: str, apart: int) -> None:
-    for columns, finish in ((64, PLAIN), (32, ALL), (256, PLAIN)):
-        for odd in (0, 1):
-            part = Part(ROWS * apart - 5, columns + 3, columns + 4 + odd, odd, row0=3, col0=odd, apart=apart)
-            stored(columns, dtype, part, finish)
 
 
 @pytest.mark.parametrize("finish", [ALL, Finish(bias=True), Finish(c=True), Finish(residual=True, relu=True)], ids=str)

@@ -13,14 +13,14 @@ constexpr int THREADS = 256;
 constexpr int TILES_M = BM / 128;  // 64 rows each, of a warpgroup
 constexpr int TILES_N = BN / 8;
 
-using TileA = WgmmaTile<K_MAJOR_A, BM, 1, LinesA>;
-using TileB = WgmmaTile<K_MAJOR_B, BN, 1, LinesB>;
+using TileA = WgmmaTile<K_MAJOR_A, BM, 1>;
+using TileB = WgmmaTile<K_MAJOR_B, BN, 1>;
 constexpr u32 SLOT = TileA::BYTES + TileB::BYTES;
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    tensor_core(const __grid_constant__ TensorMaps<PHASES_A> map_a, const __grid_constant__ TensorMaps<PHASES_B> map_b,
-                const char* c, char* d, const char* bias, const char* residual, const float* scale, int m, int n, int k,
-                i64 ldc, i64 ldd, i64 ldr, float alpha, float beta, float zero_point) {
+    tensor_core(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b, const char* c, char* d,
+                const char* bias, const char* residual, const float* scale, int m, int n, int k, i64 ldc, i64 ldd,
+                i64 ldr, float alpha, float beta, float zero_point) {
     extern __shared__ __align__(1024) unsigned char shared[];
     const u32 tiles = shared_address(shared), arrived = tiles + STAGES * SLOT;
     const int tiles_k = (k + DEPTH - 1) / DEPTH;

@@ -33,7 +33,7 @@ VARIANT = Variant(
     pipelined=True,
     claims=(Claim(metric="tensor_pipe_util", relation="above", value=0.0, why="wgmma runs on the tensor pipe"),),
     notes=(
-        "Operands whose lines are not multiples of 16 bytes apart are copied first: the copy engine cannot step "
-        "through them."
+        "Operands whose lines are not multiples of 16 bytes apart, or that do not begin at such a multiple, are copied "
+        "first: the copy engine cannot read them."
     ),
 )

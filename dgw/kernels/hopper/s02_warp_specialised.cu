@@ -10,10 +10,9 @@
 using namespace dgw;
 
 extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
-    warp_specialised(const __grid_constant__ TensorMaps<PHASES_A> map_a,
-                     const __grid_constant__ TensorMaps<PHASES_B> map_b, const char* c, char* d, const char* bias,
-                     const char* residual, const float* scale, int m, int n, int k, i64 ldc, i64 ldd, i64 ldr,
-                     float alpha, float beta, float zero_point) {
+    warp_specialised(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b, const char* c,
+                     char* d, const char* bias, const char* residual, const float* scale, int m, int n, int k, i64 ldc,
+                     i64 ldd, i64 ldr, float alpha, float beta, float zero_point) {
     extern __shared__ __align__(1024) unsigned char shared[];
     const int tiles_k = (k + DEPTH - 1) / DEPTH;
     const TilePlace tile = grouped_tile<GROUP_M>(blockIdx.x, (m + BM - 1) / BM, (n + BN - 1) / BN);

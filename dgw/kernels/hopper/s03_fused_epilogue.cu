@@ -1,17 +1,16 @@
 // fused-epilogue: the warp-specialised kernel whose results are finished while they are still in registers (bias,
 // activation, residual, rounding) and leave through shared memory: each warp writes 16 rows by 128 bytes with stmatrix, the
 // copy engine stores them as whole lines, and meanwhile the warp finishes the next.
-#include "dgw/column_order.cuh"
 #include "dgw/tile_order.cuh"
 #include "dgw/tile_output.cuh"
 #include "dgw/wgmma_ring.cuh"
 
 using namespace dgw;
 
-using Output = TileOutput<BN, Ring::TileA::APART>;
+using Output = TileOutput<BN>;
 
 extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
-    fused_epilogue(const __grid_constant__ TensorMaps<PHASES_A> map_a, const __grid_constant__ TensorMaps<PHASES_B> map_b,
+    fused_epilogue(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
                    const __grid_constant__ TensorMap map_d, const char* c, char* d, const char* bias,
                    const char* residual, const float* scale, int m, int n, int k, i64 ldc, i64 ldd, i64 ldr,
                    float alpha, float beta, float zero_point) {
@@ -39,10 +38,8 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
         const BiasOfLane<BN> addends(epilogue, n0, lane);
         ring.settle(sums);
 #pragma unroll
-        for (int i = 0; i < Ring::TILES_M; ++i) order_columns<Ring::TileB::APART>(sums[i], threadIdx.x % 32);
-#pragma unroll
         for (int i = 0; i < Ring::TILES_M; ++i) {
-            const int row = m0 + Ring::TileA::place(ring.first_row() + i * 64 + int(warp % 4) * 16);
+            const int row = m0 + ring.first_row() + i * 64 + int(warp % 4) * 16;
             output.store(sums[i], addends, row, n0, lane);
         }
         output.close(lane);

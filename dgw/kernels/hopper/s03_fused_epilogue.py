@@ -2,20 +2,8 @@
 
 from __future__ import annotations
 
-from dgw.kernels import declaring
 from dgw.kernels.hopper import tile_launch, tiling
 from dgw.model import Claim, Config, Device, Plan, Problem, Variant
-
-SPACE = (tiling.BM, tiling.BN, tiling.STAGES, tiling.GROUP_M, tiling.PHASED)
-
-
-def choose(problem: Problem, pinned: Config, device: Device) -> tuple[Config, tuple[str, ...]] | None:
-    """The defaults, with no more slots in the ring than fit: fragments of a tile need it spread."""
-    config = {**{tunable.name: tunable.default for tunable in SPACE}, **pinned}
-    fitting = tiling.Tiling.of(problem, config, tiling.output_of(problem, config)).deepest(device.shared_per_block)
-    if not 2 <= fitting < declaring.integer(config, "STAGES"):
-        return None
-    return {"STAGES": fitting}, (f"ring of {fitting} slots: more do not fit",)
 
 
 def plan(problem: Problem, config: Config, device: Device) -> Plan:
@@ -30,10 +18,9 @@ VARIANT = Variant(
     idea="bias, activation and rounding in registers; D leaves by stmatrix and the copy engine, in whole lines",
     dtypes=tiling.INPUTS,
     architectures=("sm_90a",),
-    space=SPACE,
+    space=(tiling.BM, tiling.BN, tiling.STAGES, tiling.GROUP_M),
     refuses=tiling.refuses_fused,
     plan=plan,
-    choose=choose,
     synchronises="mbarrier",
     pipelined=True,
     claims=(

@@ -7,7 +7,6 @@
 //
 // Of an epilogue that computes much, the last LATE pieces of a tile wait in registers until the multiplications of the next
 // have begun: these leave the other pipes free.
-#include "dgw/column_order.cuh"
 #include "dgw/tile_order.cuh"
 #include "dgw/tile_output.cuh"
 #include "dgw/wgmma_ring.cuh"
@@ -15,11 +14,11 @@
 using namespace dgw;
 
 constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
-using Output = TileOutput<BN, Ring::TileA::APART, LATE>;
-static_assert(LATE == 0 || (Ring::TILES_M == 1 && !PINGPONG && !A_IN_REGISTERS), "of 64 rows, and nothing else in registers");
+using Output = TileOutput<BN, LATE>;
+static_assert(LATE == 0 || (Ring::TILES_M == 1 && !PINGPONG), "of 64 rows, and of one tile after the other");
 
 extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
-    persistent(const __grid_constant__ TensorMaps<PHASES_A> map_a, const __grid_constant__ TensorMaps<PHASES_B> map_b,
+    persistent(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
                const __grid_constant__ TensorMap map_d, const char* c, char* d, const char* bias, const char* residual,
                const float* scale, int m, int n, int k, i64 ldc, i64 ldd, i64 ldr, float alpha, float beta,
                float zero_point) {
@@ -71,10 +70,8 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
             const BiasOfLane<BN> addends(epilogue, tile.n, lane);
             ring.settle(sums);
 #pragma unroll
-            for (int i = 0; i < Ring::TILES_M; ++i) order_columns<Ring::TileB::APART>(sums[i], threadIdx.x % 32);
-#pragma unroll
             for (int i = 0; i < Ring::TILES_M; ++i) {
-                const int row = tile.m + Ring::TileA::place(ring.first_row() + i * 64 + int(warp % 4) * 16);
+                const int row = tile.m + (ring.first_row() + i * 64 + int(warp % 4) * 16);
                 output.store(sums[i], addends, row, tile.n, lane);
                 if constexpr (LATE > 0) {
                     output.hold(held, sums[i], addends, row, tile.n, lane);

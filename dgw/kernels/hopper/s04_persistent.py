@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dgw.kernels.hopper import lines, selector, tile_launch, tiling
+from dgw.kernels.hopper import alignment, selector, tile_launch, tiling
 from dgw.model import Claim, Config, Device, Epilogue, Plan, Problem, Variant
 
 
@@ -16,16 +16,14 @@ def choose(problem: Problem, pinned: Config, device: Device) -> tuple[Config, tu
     if found is None:
         return None
     plain = problem.epilogue == Epilogue() and not {"c", "bias", "residual"} & problem.operands().keys()
-    plain = plain and tiling.output_of(problem, found.config) == tiling.BY_ENGINE
-    plain = plain and not lines.takes_registers(problem, found.config)
+    plain = plain and tiling.output_of(problem) == tiling.BY_ENGINE
     reason = "registers stay where they are: plain sums take few" if plain else "registers move to the sums"
-    read = lines.reasons(problem, lines.phases(problem, found.config))
-    return {**found.config, "SETMAXNREG": 0 if plain else 1}, (*found.reasons, *read, reason)
+    return {**found.config, "SETMAXNREG": 0 if plain else 1}, (*found.reasons, *alignment.reasons(problem), reason)
 
 
 def plan(problem: Problem, config: Config, device: Device) -> Plan:
     """At most one CTA an SM in whole clusters, or with SPLIT a cluster for every tile."""
-    tile = tiling.Tiling.of(problem, config, tiling.output_of(problem, config))
+    tile = tiling.Tiling.of(problem, config, tiling.output_of(problem))
     if tile.split > 1:
         return tile_launch.plan(problem, config, "split_k.cu", map_d=True)
     clusters = min(tile.clusters(problem), selector.resident(device, tile.cluster) // tile.cluster)
@@ -50,7 +48,6 @@ VARIANT = Variant(
         tiling.SPLIT,
         tiling.GROUP_M,
         tiling.PINGPONG,
-        tiling.PHASED,
         tiling.LATE,
         tiling.SETMAXNREG,
     ),

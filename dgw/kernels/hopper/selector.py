@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dgw.kernels.declaring import ceil_div, element_bytes, k_major
-from dgw.kernels.hopper import alignment, lines, tiling
+from dgw.kernels.hopper import alignment, tiling
 from dgw.model import Config, Device, Problem, Tunable
 
 F64 = npt.NDArray[np.float64]
@@ -58,12 +58,7 @@ class Choice:
 
 @lru_cache(maxsize=64)
 def _candidates(
-    a_along_k: bool,
-    b_along_k: bool,
-    a_spread: bool,
-    output: str,
-    limit: int,
-    pinned: tuple[tuple[str, int | str], ...],
+    a_along_k: bool, b_along_k: bool, output: str, limit: int, pinned: tuple[tuple[str, int | str], ...]
 ) -> tuple[Config, ...]:
     """The configs that fit `limit` bytes of shared memory, each with as deep a ring as fits."""
     fixed = dict(pinned)
@@ -83,14 +78,13 @@ def _candidates(
     for bm, bn, split, cluster_m, cluster_n in tiles:
         if cluster_m * cluster_n > 2 and not {"CLUSTER_M", "CLUSTER_N"} & fixed.keys():
             continue
-        tile = tiling.Tiling(bm, bn, 2, cluster_m, cluster_n, split, a_along_k, b_along_k, output, pingpong, a_spread)
+        tile = tiling.Tiling(bm, bn, 2, cluster_m, cluster_n, split, a_along_k, b_along_k, output, pingpong)
         tile = replace(tile, stages=int(fixed.get("STAGES", min(8, tile.deepest(limit)))))
         if tile.refuses() is None and tile.shared_bytes <= limit:
             found.append(
                 {
                     "BM": bm, "BN": bn, "STAGES": tile.stages, "CLUSTER_M": cluster_m, "CLUSTER_N": cluster_n,
                     "SPLIT": split, "GROUP_M": fixed.get("GROUP_M", max(1, GROUP_ROWS // bm)),
-                    "PHASED": fixed.get("PHASED", tiling.PHASED.default),
                 }
             )  # fmt: skip
     return tuple(found)
@@ -106,8 +100,7 @@ def resident(device: Device, cluster: int) -> int:
 
 
 def estimate(problem: Problem, configs: tuple[Config, ...], device: Device) -> F64:
-    """Seconds of `problem` with each of `configs`, which copy the same operands first."""
-    copied = _copied(problem, configs[0])
+    """Seconds of `problem` with each of `configs`."""
     bm, bn, cluster_m, cluster_n, split, stages = (
         np.array([int(config[name]) for config in configs], np.float64)
         for name in ("BM", "BN", "CLUSTER_M", "CLUSTER_N", "SPLIT", "STAGES")
@@ -118,9 +111,7 @@ def estimate(problem: Problem, configs: tuple[Config, ...], device: Device) -> F
     slots = np.array([resident(device, int(size)) for size in shared * split], np.float64)
     tiles_k = np.ceil(ceil_div(problem.k, tiling.DEPTH) / split)
 
-    step = _mean(
-        (_products(bm, bn), _from_l2(problem, bm, bn, cluster_m, cluster_n, copied), LATENCY / stages), OVERLAP
-    )
+    step = _mean((_products(bm, bn), _from_l2(problem, bm, bn, cluster_m, cluster_n), LATENCY / stages), OVERLAP)
     step = step * np.where(shared > 1, CLUSTERED, 1.0)
     exchange = np.where(split > 1, EXCHANGE + bm * bn * EXCHANGED / CLOCK * (split - 1) / split, 0.0)
     tile = tiles_k * step + TILE + bm * bn * STORE / CLOCK + exchange
@@ -144,13 +135,13 @@ def _products(bm: F64, bn: F64) -> F64:
     return found
 
 
-def _from_l2(problem: Problem, bm: F64, bn: F64, cluster_m: F64, cluster_n: F64, copied: tuple[str, ...]) -> F64:
+def _from_l2(problem: Problem, bm: F64, bn: F64, cluster_m: F64, cluster_n: F64) -> F64:
     """Seconds in which an SM takes a k tile of both operands from L2, one copy for a cluster."""
     taken = np.zeros_like(bm)
     for name, extents, sharers in (("a", bm, cluster_n), ("b", bn, cluster_m)):
         along_k = k_major(problem, name)
         tile = np.array([tiling.tile_bytes(int(extent), along_k) for extent in extents], np.float64)
-        taken += tile / sharers * (STRADDLE if _straddles(problem, name, copied) else 1.0)
+        taken += tile / sharers * (STRADDLE if _straddles(problem, name) else 1.0)
     found: F64 = taken / SM_BYTES / CLOCK
     return found
 
@@ -163,8 +154,8 @@ def _from_dram(problem: Problem, once_a: npt.NDArray[np.bool_], once_b: npt.NDAr
     return (problem.compulsory_bytes + again) / DRAM_BYTES
 
 
-def _straddles(problem: Problem, name: str, copied: tuple[str, ...]) -> bool:
-    if name in copied:
+def _straddles(problem: Problem, name: str) -> bool:
+    if name in alignment.copied(problem):
         return False
     operand = problem.operands()[name]
     step, first = (count * element_bytes(operand.dtype) for count in (problem.leading_dimension(name), operand.offset))
@@ -173,44 +164,27 @@ def _straddles(problem: Problem, name: str, copied: tuple[str, ...]) -> bool:
 
 def candidates(problem: Problem, pinned: Config, device: Device) -> tuple[Config, ...]:
     """The space of the selector for `problem`: configs that keep what is `pinned` and fit `device`."""
-    staged = tiling.BY_ROWS if problem.d.dtype in tiling.OUTPUTS else tiling.FROM_REGISTERS
-    any_tile: Config = {"BM": 128, "BN": 256, "PHASED": pinned.get("PHASED", tiling.PHASED.default)}
     found = _candidates(
-        k_major(problem, "a"),
-        k_major(problem, "b"),
-        lines.is_spread(problem, lines.phases(problem, any_tile)),
-        staged,
-        device.shared_per_block,
+        k_major(problem, "a"), k_major(problem, "b"), tiling.output_of(problem), device.shared_per_block,
         tuple(sorted(pinned.items())),
-    )
+    )  # fmt: skip
     tiles_k = ceil_div(problem.k, tiling.DEPTH)
     possible = tuple(config for config in found if int(config["SPLIT"]) <= tiles_k)
     possible = tuple(config for config in possible if not _is_crowded(problem, config)) or possible
     if "LATE" in pinned:
         kept = (config for config in possible if tiling.refuses_late(problem, {**config, **pinned}) is None)
         possible = tuple(kept) or possible
-    if all(lines.can_step(problem, name) for name in ("a", "b")):
-        return possible
-    copies = [len(_copied(problem, config)) for config in possible]
-    return tuple(config for config, count in zip(possible, copies, strict=True) if count == min(copies))
+    return possible
 
 
 def _is_crowded(problem: Problem, config: Config) -> bool:
-    """Whether the compiler finds too few registers: for fragments of 128 rows a warpgroup beside the sums; for what
-    is added by rows to pieces of 32 bytes, which an odd multiple of 16 columns makes (staged_pieces.cuh); for C and a
-    residual beside 128 sums of two rows a lane, or beside lines in phases that are put in order."""
-    if int(config["BM"]) == 256 and lines.meets_in_registers(problem, lines.phases(problem, config)):
-        return True
+    """Whether the compiler finds too few registers: for what is added by rows to pieces of 32 bytes, which an odd
+    multiple of 16 columns makes (staged_pieces.cuh); for C and a residual beside 128 sums of two rows a lane."""
     added = {"c", "residual"} & problem.operands().keys()
-    wide = int(config["BN"]) == 256 and lines.takes_registers(problem, config)
-    if len(added) == 2 and (wide or int(config["BM"]) == 256):
+    if len(added) == 2 and int(config["BM"]) == 256:
         return True
     narrow = int(config["BN"]) // int(config["SPLIT"]) % 32 != 0 and element_bytes(problem.d.dtype) == 2
-    return bool(added) and narrow and tiling.output_of(problem, config) == tiling.BY_ROWS
-
-
-def _copied(problem: Problem, config: Config) -> tuple[str, ...]:
-    return alignment.copied(lines.phases(problem, config))
+    return bool(added) and narrow and tiling.output_of(problem) == tiling.BY_ROWS
 
 
 def choose(problem: Problem, pinned: Config, device: Device) -> Choice | None:

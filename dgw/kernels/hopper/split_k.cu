@@ -1,7 +1,6 @@
 // split_k: what persistent does where there are fewer tiles of D than SMs. The CTAs of a cluster compute the same tile, each
 // over its part of k. Then each adds up a part of the columns: the others send it their sums of these, straight from
 // registers into its shared memory. They are added in the order of k, so that the result does not depend on who was first.
-#include "dgw/column_order.cuh"
 #include "dgw/tile_order.cuh"
 #include "dgw/tile_output.cuh"
 #include "dgw/wgmma_ring.cuh"
@@ -11,7 +10,7 @@ using namespace dgw;
 constexpr int PART_N = Ring::TILES_N / SPLIT;  // eights of columns that one CTA adds up
 constexpr u32 LANES = Ring::CONSUMERS * 128;
 constexpr u32 PART_BYTES = Ring::TILES_M * PART_N * LANES * 16;  // that one CTA sends to another
-using Output = TileOutput<PART_N * 8, Ring::TileA::APART>;
+using Output = TileOutput<PART_N * 8>;
 
 // What a CTA receives, where its tiles of operands were: of each other one the sums of a thread side by side with its neighbours', four at a time.
 struct Inbox {
@@ -23,7 +22,7 @@ struct Inbox {
 };
 
 extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
-    split_k(const __grid_constant__ TensorMaps<PHASES_A> map_a, const __grid_constant__ TensorMaps<PHASES_B> map_b,
+    split_k(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
             const __grid_constant__ TensorMap map_d, const char* c, char* d, const char* bias, const char* residual,
             const float* scale, int m, int n, int k, i64 ldc, i64 ldd, i64 ldr, float alpha, float beta,
             float zero_point) {
@@ -54,8 +53,6 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
         float sums[Ring::TILES_M][Ring::TILES_N][4];
         ring.multiply(sums, end - begin);
         ring.settle(sums);
-#pragma unroll
-        for (int i = 0; i < Ring::TILES_M; ++i) order_columns<Ring::TileB::APART>(sums[i], threadIdx.x % 32);
         arrive_in_cluster();
         wait_for_cluster();  // all have read their tiles of operands, whose place the sums take
 #pragma unroll
@@ -96,7 +93,7 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
 #pragma unroll
                     for (int e = 0; e < 4; ++e) part[j][e] += found[e];
                 }
-            const int row = tile.m * BM + Ring::TileA::place(ring.first_row() + i * 64 + int(warp % 4) * 16);
+            const int row = tile.m * BM + ring.first_row() + i * 64 + int(warp % 4) * 16;
             output.store(part, addends, row, col, lane);
         }
         output.close(lane);

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dgw.kernels import declaring, tensor
 from dgw.kernels.declaring import ceil_div, integer
-from dgw.kernels.hopper import lines
+from dgw.kernels.hopper import alignment
 from dgw.model import Argument, Config, Device, Pointer, Problem, Scalar, TensorMap, Tunable
 
 INPUTS = ("f16", "bf16")
@@ -35,12 +35,6 @@ PINGPONG = Tunable(
     default=0,
     values=(0, 1),
     meaning="whether two warpgroups compute tiles in turn instead of one together",
-)
-PHASED = Tunable(
-    name="PHASED",
-    default=0,
-    values=(0, 1),
-    meaning="whether lines off 16 bytes are read in phases where they lie, instead of out of a copy",
 )
 LATE = Tunable(
     name="LATE",
@@ -79,12 +73,10 @@ class Tiling:
     b_k_major: bool
     output: str
     pingpong: bool = False
-    a_spread: bool = False
 
     @classmethod
     def of(cls, problem: Problem, config: Config, output: str) -> Tiling:
         """The tiling that `config` asks for. `output`: the way of D to global memory."""
-        found = lines.phases(problem, config)
         return cls(
             bm=integer(config, "BM"),
             bn=integer(config, "BN"),
@@ -96,7 +88,6 @@ class Tiling:
             b_k_major=declaring.k_major(problem, "b"),
             output=output,
             pingpong=bool(integer({"PINGPONG": 0, **config}, "PINGPONG")),
-            a_spread=lines.is_spread(problem, found),
         )
 
     @property
@@ -127,7 +118,7 @@ class Tiling:
     @property
     def slot_bytes(self) -> int:
         """Bytes of one tile of A and one of B."""
-        return tile_bytes(self.bm, self.a_k_major, self.a_spread) + tile_bytes(self.bn, self.b_k_major)
+        return tile_bytes(self.bm, self.a_k_major) + tile_bytes(self.bn, self.b_k_major)
 
     @property
     def staging_bytes(self) -> int:
@@ -186,18 +177,14 @@ class Tiling:
         return None
 
 
-def tile_bytes(extent: int, along_k: bool, spread: bool = False) -> int:
-    """Bytes of a tile in shared memory; across k it consists of whole blocks of 64, `spread` by a line a phase."""
-    between = lines.MOST * 128 if spread else 0
-    return extent * 128 if along_k else ceil_div(extent, 64) * (BLOCK_BYTES + between)
+def tile_bytes(extent: int, along_k: bool) -> int:
+    """Bytes of a tile in shared memory; across k it consists of whole blocks of 64."""
+    return extent * 128 if along_k else ceil_div(extent, 64) * BLOCK_BYTES
 
 
-def box(problem: Problem, name: str, extent: int, phases: int = 1, sharers: int = 1) -> TensorMap:
-    """The tensor maps of A or B, one a phase: together `extent` of its m or n by 64 of k; stored across k, 64 of k by
-    64 of m or n. CTAs that share a tile load some of the phases each, or where there is one, some of the lines."""
-    along_k = declaring.k_major(problem, name)
-    count = (extent // (sharers if phases == 1 else 1) if along_k else DEPTH) // phases
-    return TensorMap(operand=name, box=(count, 64), swizzle="128", shift=lines.shift(problem, name), phases=phases)
+def box(problem: Problem, name: str, lines: int) -> TensorMap:
+    """The tensor map of A or B: `lines` of its m or n by 64 of k; stored across k, 64 of k by 64 of m or n."""
+    return TensorMap(operand=name, box=(lines, 64) if declaring.k_major(problem, name) else (DEPTH, 64), swizzle="128")
 
 
 def output_box(problem: Problem, columns: int) -> TensorMap:
@@ -207,19 +194,16 @@ def output_box(problem: Problem, columns: int) -> TensorMap:
     return TensorMap(operand="d", box=(16, line // size), swizzle=str(line))
 
 
-def output_of(problem: Problem, config: Config) -> str:
+def output_of(problem: Problem) -> str:
     """The way of D to global memory, of a kernel that knows all of them.
 
-    BY_ENGINE: through shared memory, by the copy engine, where it reaches D and the rows of a tile follow one another.
-    BY_ROWS: through shared memory, a row at a time, where not. FROM_REGISTERS: a quantised D, of which a lane has eight
-    neighbours in few bytes.
+    BY_ENGINE: through shared memory, by the copy engine, where it reaches D. BY_ROWS: through shared memory, a row at a
+    time, where it does not. FROM_REGISTERS: a quantised D, of which a lane has eight neighbours in few bytes.
     """
     if problem.d.dtype not in OUTPUTS:
         return FROM_REGISTERS
     whole = problem.n * declaring.element_bytes(problem.d.dtype) % 16 == 0  # the copy engine writes no less
-    reached = whole and lines.can_step(problem, "d") and lines.shift(problem, "d") == 0
-    together = lines.rows_apart(problem, lines.phases(problem, config)) == 1
-    return BY_ENGINE if reached and together else BY_ROWS
+    return BY_ENGINE if whole and alignment.obstacle(problem, "d") is None else BY_ROWS
 
 
 def epilogue_arguments(problem: Problem) -> tuple[Argument, ...]:
@@ -262,13 +246,13 @@ def refuses(
 
 def refuses_fused(problem: Problem, config: Config, device: Device) -> str | None:
     """Why the stages with a fused epilogue cannot run `problem` with `config` on `device`."""
-    found = refuses(problem, config, device, QUANTISED, output_of(problem, config))
+    found = refuses(problem, config, device, QUANTISED, output_of(problem))
     return found or tensor.refuses_epilogue(problem, device) or refuses_late(problem, config)
 
 
 def refuses_late(problem: Problem, config: Config) -> str | None:
     """Why pieces of D cannot be finished later."""
-    late, output = integer({"LATE": 0, **config}, "LATE"), output_of(problem, config)
+    late, output = integer({"LATE": 0, **config}, "LATE"), output_of(problem)
     if not late:
         return None
     tiling, asked = Tiling.of(problem, config, output), f"LATE={late}"
@@ -278,8 +262,6 @@ def refuses_late(problem: Problem, config: Config) -> str | None:
         return f"{asked} needs warpgroups that have 64 rows of a whole tile each"
     if {"c", "residual"} & problem.operands().keys():
         return f"{asked} leaves no registers for C or a residual"
-    if lines.takes_registers(problem, config):
-        return f"{asked} leaves no registers for lines in phases"
     pieces, rest = divmod(tiling.bn * declaring.element_bytes(problem.d.dtype), 128)
     return f"{asked} needs BN of at least {late + 1} pieces of 128 bytes" if rest or pieces <= late else None
 

@@ -134,19 +134,14 @@ class Workspaces:
 
 
 def tensor_map(gpu: Gpu, buffers: BufferSet, wanted: TensorMap, scratch: Workspaces) -> bytes:
-    """The 128 bytes of a tiled TMA descriptor, or of one for each phase, one behind the other.
+    """The 128 bytes of a tiled TMA descriptor: the operand as stored, rows by contiguous columns, 256-byte promotion.
 
-    It describes the operand as stored, rows by contiguous columns, with 256-byte promotion. Elements out of bounds read
-    as zero. A box of three extents has the batch first. Raises CudaError when the driver refuses the shape (box over
-    256, a stride that is no multiple of 16 B, a base that is not 16-byte aligned).
+    Elements out of bounds read as zero. A box of three extents has the batch first. Raises CudaError when the driver
+    refuses the shape (box over 256, a stride that is no multiple of 16 B, a base that is not 16-byte aligned).
     """
-    return b"".join(_descriptor(gpu, buffers, wanted, scratch, phase) for phase in range(wanted.phases))
-
-
-def _descriptor(gpu: Gpu, buffers: BufferSet, wanted: TensorMap, scratch: Workspaces, phase: int) -> bytes:
     api, problem = gpu.driver.api, buffers.problem
     base = scratch.address(wanted.workspace) if wanted.workspace else buffers.address(wanted.operand)
-    found = map_geometry(problem, wanted, base, phase)
+    found = map_geometry(problem, wanted, base)
     if wanted.swizzle not in _SWIZZLES or len(found.box) != len(found.extents):
         raise CudaError(
             "cuTensorMapEncodeTiled", "CUDA_ERROR_INVALID_VALUE", f"box {wanted.box}, swizzle {wanted.swizzle}"

@@ -29,6 +29,10 @@ POISON = 0xFF
 _LOAD = ("shared::cluster", "global", "mbarrier::complete_tx::bytes")
 _STORE = ("global", "shared::cta", "bulk_group")
 _WINDOW = 56  # bits of an address in a window
+_ILLEGAL = (
+    "the box at column {} of line {} does not begin at a multiple of 16 bytes in global memory: hardware ends the "
+    "launch with an illegal instruction"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,7 @@ class _Copier:
         column, line = (int(np.uint32(value).astype(np.int32)) for value in values[2:4])
         tensor = self._map(values[1] + form.map)
         shared = values[0] + form.shared
-        wrong = self._wrong(tensor, values[1] + form.map, shared)
+        wrong = self._wrong(tensor, values[1] + form.map, shared, line, column)
         if tensor is None or wrong is not None:
             self._report(*(wrong or ("", "")), lane, index)
             return None
@@ -120,14 +124,18 @@ class _Copier:
         peers = values[5] if form.several else 0
         return _Copy(lane, index, shared, tensor, line, column, barrier, peers)
 
-    def _wrong(self, tensor: TensorMap | None, place: int, shared: int) -> tuple[str, str] | None:
-        """Kind and text of what is wrong with the map that was found at an address, or with where its box would go."""
+    def _wrong(
+        self, tensor: TensorMap | None, place: int, shared: int, line: int, column: int
+    ) -> tuple[str, str] | None:
+        """Kind and text of what is wrong with the map that was found at an address, or with the places of its box."""
         if tensor is None:
             return "out-of-bounds", f"there is no tensor map at {place:#x}"
         if (shared & (1 << RANK_BIT) - 1) + tensor.box_bytes > self.shared.limit:
             what = f"a box of {tensor.box_bytes} bytes at shared address {shared:#x} ends outside of shared memory"
             return "out-of-bounds", what
-        return ("misaligned", f"shared address {shared:#x} is no multiple of 128 bytes") if shared % 128 else None
+        if shared % 128:
+            return "misaligned", f"shared address {shared:#x} is no multiple of 128 bytes"
+        return ("misaligned", _ILLEGAL.format(column, line)) if tensor.first(line, column) % 16 else None
 
     def _report(self, kind: str, message: str, lane: int, index: int) -> None:
         name = self.group.engine.infos[index].text.split()[0]

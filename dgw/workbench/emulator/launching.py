@@ -104,7 +104,7 @@ class PlanRun:
 
     def _parameters(self, launch: Launch) -> list[bytes]:
         def tensor_map(argument: TensorMap) -> bytes:
-            return b"".join(self._map(argument, phase).encode() for phase in range(argument.phases))
+            return self._map(argument).encode()
 
         def workspace(name: str) -> int:
             return self.places[name]
@@ -114,10 +114,10 @@ class PlanRun:
             for argument in launch.arguments
         ]
 
-    def _map(self, wanted: TensorMap, phase: int) -> tensor_maps.TensorMap:
-        """The map of a phase of an operand, or of its copy in a workspace."""
+    def _map(self, wanted: TensorMap) -> tensor_maps.TensorMap:
+        """The map of an operand, or of its copy in a workspace."""
         base = self.places[wanted.workspace] if wanted.workspace else self.addresses[wanted.operand]
-        found = map_geometry(self.case.problem, wanted, base, phase)
+        found = map_geometry(self.case.problem, wanted, base)
         if len(found.extents) != 2 or len(found.box) != 2:
             raise EmulatorError(f"tensor map of {wanted.operand}: only boxes of two extents are emulated")
         swizzle = tensor_maps.SWIZZLES[wanted.swizzle]

@@ -48,6 +48,10 @@ class TensorMap:
         """Bytes of a box, also of one that lies partly outside."""
         return self.box_columns * self.box_lines * self.size
 
+    def first(self, line: int, column: int) -> int:
+        """Global address where a box begins; also before the first element of the map."""
+        return self.address + line * self.stride + column * self.size
+
     def outside(self, line: int, column: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Global addresses of the elements of a box [lines, columns], and which of them the map has."""
         lines = line + np.arange(self.box_lines)[:, None]

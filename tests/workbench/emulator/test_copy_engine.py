@@ -31,7 +31,7 @@ extern "C" __global__ void box(const __grid_constant__ TensorMap from, const __g
     WAIT
     publish_to_engines();
     if (threadIdx.x == 0) {
-        store_box(to, ROW, COL, place + OFFSET);
+        store_box(to, ROW, INTO, place + OFFSET);
         commit_stores();
         BEFORE
         wait_for_sources<0>();
@@ -41,7 +41,7 @@ extern "C" __global__ void box(const __grid_constant__ TensorMap from, const __g
 """
 GOOD = {
     "MAKE": "barrier_init(barrier, 1); publish_barriers();", "ASK": "arrive_and_expect(barrier, 16 * 64 * 2);",
-    "WAIT": "wait(barrier, 0);", "BEFORE": "", "AFTER": "", "OFFSET": "0", "ROW": "8", "COL": "-8",
+    "WAIT": "wait(barrier, 0);", "BEFORE": "", "AFTER": "", "OFFSET": "0", "INTO": "COL", "ROW": "8", "COL": "-8",
 }  # fmt: skip
 
 
@@ -98,6 +98,18 @@ def test_what_a_copy_does_wrong_is_found(changes: dict[str, str], kind: str, sai
     outcome, _, _ = moved(**changes)
     found = next(one for one in outcome.findings if one.kind == kind)
     assert said in found.message
+
+
+@pytest.mark.parametrize("column", [-4, 3, 12])
+@pytest.mark.parametrize(("place", "name"), [("COL", "shared::cluster.global"), ("INTO", "global.shared::cta")])
+def test_a_box_that_begins_between_sixteen_bytes_is_found(place: str, name: str, column: int) -> None:
+    outcome, _, target = moved(**{"INTO": "-8", place: str(column)})
+    found = [one.message for one in outcome.findings if one.kind == "misaligned"]
+    assert len(found) == 1
+    assert f"{name}" in found[0]
+    assert f"the box at column {column} of line 8 does not begin at a multiple of 16 bytes" in found[0]
+    assert "illegal instruction" in found[0]
+    assert place == "COL" or (target == 0xEEEE).all()
 
 
 def test_a_box_is_not_stored_into_an_input() -> None:

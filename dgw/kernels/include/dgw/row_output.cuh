@@ -8,18 +8,18 @@ namespace dgw {
 
 // Of two-byte elements a word of D holds two, and where a row begins in the middle of one, words begin an element before
 // those in shared memory. So the first word of such a row in a piece is put together from two pieces, and only the first
-// and the last element of all COLUMNS may be alone in their words. The rows of a warp are APART in D.
-template <int COLUMNS, int APART = 1>
+// and the last element of all COLUMNS may be alone in their words.
+template <int COLUMNS>
 struct RowOutput {
     static constexpr int SIZE = size_of(TYPE_D);
     static constexpr int WIDEST = SIZE == 2 && (USE_C || USE_RESIDUAL) ? 64 : 128;  // what they load takes registers, too
     static constexpr int TURN = SIZE / 2;  // elements of four bytes are written in eight, by lanes that fill two parts
-    using Pieces = StagedPieces<COLUMNS, WIDEST, TURN, APART>;
+    using Pieces = StagedPieces<COLUMNS, WIDEST, TURN>;
     static constexpr int LINE = Pieces::LINE, WIDTH = Pieces::WIDTH;
     static constexpr int ROWS = 128 / LINE;  // of a piece that an instruction stores: a line of all banks
     static constexpr int LINES = 16 / ROWS;
     static constexpr int BATCH = LINES < 4 ? LINES : 4;           // that are on their way at the same time
-    static constexpr int KINDS = SIZE == 2 && ROWS * APART % 2 ? 2 : 1;  // of rows of a lane: every other begins alike
+    static constexpr int KINDS = SIZE == 2 && ROWS == 1 ? 2 : 1;  // of rows of a lane: every other begins alike
 
     Pieces pieces;
 
@@ -42,7 +42,7 @@ private:
     }
 
     // Of the rows and columns of the sums, how many are in D.
-    __device__ __forceinline__ int rows(int row0) const { return (pieces.epilogue.m - row0 + APART - 1) / APART; }
+    __device__ __forceinline__ int rows(int row0) const { return pieces.epilogue.m - row0; }
     __device__ __forceinline__ int columns(int col0) const { return min(pieces.epilogue.n - col0, COLUMNS); }
 
     // Anew for each piece, and with it all addresses: between pieces the registers are full of sums.
@@ -67,7 +67,7 @@ private:
         bool inside[KINDS], shifted[KINDS];
 #pragma unroll
         for (int kind = 0; kind < KINDS; ++kind) {
-            target[kind] = in_d(row0 + (row + kind) * APART, col0 + piece * WIDTH) + byte;
+            target[kind] = in_d(row0 + row + kind, col0 + piece * WIDTH) + byte;
             shifted[kind] = SIZE == 2 && second_of_word(target[kind]);
             const int first = piece * WIDTH + int(byte) / SIZE - int(shifted[kind]);
             inside[kind] = (piece > 0 || first >= 0) && first + 4 / SIZE <= columns(col0);
@@ -89,7 +89,7 @@ private:
             for (int i = 0; i < BATCH; ++i) {
                 store_global<4>(target[i % KINDS], words + i,
                                 inside[i % KINDS] && (begin + i) * ROWS + row < rows(row0));
-                target[i % KINDS] += KINDS * ROWS * APART * step;
+                target[i % KINDS] += KINDS * ROWS * step;
             }
         }
     }
@@ -98,7 +98,7 @@ private:
     __device__ __forceinline__ void store_ends(int piece, int row0, int col0) const {
         const int lane = fresh_lane(), row = lane % 16, last = lane / 16;
         const int element = last * (max(columns(col0), 1) - 1);
-        char* const target = in_d(row0 + row * APART, col0 + element);
+        char* const target = in_d(row0 + row, col0 + element);
         const bool alone = second_of_word(target) != last && row < rows(row0) && columns(col0) > 0;
         const u32 byte = element * SIZE % LINE;
         u32 word;

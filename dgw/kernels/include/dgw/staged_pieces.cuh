@@ -50,9 +50,9 @@ private:
     }
 };
 
-// COLUMNS of D a warp finishes, in pieces of 16 rows, which are APART in D, by at most WIDEST bytes. The 16-byte parts of a
-// row lie permuted: each 128 bytes are turned by TURN parts against those before. The copy engine wants 128 and 1.
-template <int COLUMNS, int WIDEST = 128, int TURN = 1, int APART = 1>
+// COLUMNS of D a warp finishes, in pieces of 16 rows by at most WIDEST bytes. The 16-byte parts of a row lie permuted: each
+// 128 bytes are turned by TURN parts against those before. The copy engine wants 128 and 1.
+template <int COLUMNS, int WIDEST = 128, int TURN = 1>
 struct StagedPieces {
     static constexpr int SIZE = size_of(TYPE_D);
     static constexpr int ROW = COLUMNS * SIZE;
@@ -144,7 +144,7 @@ private:
             const int col = col0 + (j + half) * 8 + int(lane % 4) * 2;
 #pragma unroll
             for (int lower = 0; lower < 2; ++lower) {
-                const i64 row = row0 + (lower * 8 + int(lane / 4)) * APART;
+                const i64 row = row0 + lower * 8 + int(lane / 4);
                 act(reinterpret_cast<float(&)[2]>(values[half * 4 + lower * 2]), row, col,
                     row < epilogue.m ? epilogue.n - col : 0);
             }

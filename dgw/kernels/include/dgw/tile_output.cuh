@@ -9,11 +9,10 @@ namespace dgw {
 
 enum Way { BY_ENGINE, BY_ROWS, FROM_REGISTERS };
 
-// COLUMNS of D that a warp finishes; `staging`: the BYTES of shared memory that it has for them. Its rows are APART in D,
-// other than one after the other only where they go BY_ROWS. BY_ENGINE the last LATER pieces may be held back.
-template <int COLUMNS, int APART, int LATER = 0>
+// COLUMNS of D that a warp finishes; `staging`: the BYTES of shared memory that it has for them. BY_ENGINE the last
+// LATER pieces may be held back.
+template <int COLUMNS, int LATER = 0>
 struct TileOutput {
-    static_assert(APART == 1 || OUTPUT == BY_ROWS, "the other ways take rows that follow one another");
     static_assert(LATER == 0 || OUTPUT == BY_ENGINE, "the other ways hold nothing back");
     using Staged = StagedOutput<COLUMNS, LATER>;
     using Held = typename Staged::Held;
@@ -29,7 +28,7 @@ struct TileOutput {
         if constexpr (OUTPUT == BY_ENGINE)
             Staged{{epilogue, staging}, map}.store(sums, bias, row0, col0, lane);
         else if constexpr (OUTPUT == BY_ROWS)
-            RowOutput<COLUMNS, APART>{{epilogue, staging}}.store(sums, bias, row0, col0);
+            RowOutput<COLUMNS>{{epilogue, staging}}.store(sums, bias, row0, col0);
         else
             store_directly<COLUMNS>(epilogue, sums, row0, col0, lane);
     }

@@ -10,25 +10,8 @@ struct alignas(64) TensorMap {
     u64 opaque[16];
 };
 
-// How the lines of a matrix lie in tensor maps. Line l is of phase l % PHASES; the lines of one phase are multiples of 16
-// bytes apart, as the copy engine wants them, and have a map of their own. It begins at a multiple of 16 bytes, and the lines
-// in it shift(phase) elements of two bytes later: FIRST those of the first line, STEP more for each line after it.
-template <int PHASES_, int FIRST, int STEP>
-struct Lines {
-    static constexpr int PHASES = PHASES_;
-    static __device__ __forceinline__ constexpr int shift(int phase) { return (FIRST + phase * STEP) % 8; }
-};
-
-template <int PHASES>
-struct alignas(64) TensorMaps {
-    TensorMap of[PHASES];
-};
-
-template <int PHASES>
-__device__ __forceinline__ void prefetch(const TensorMaps<PHASES>& maps) {
-#pragma unroll
-    for (int phase = 0; phase < PHASES; ++phase)
-        asm volatile("prefetch.tensormap [%0];" ::"l"(maps.of + phase) : "memory");
+__device__ __forceinline__ void prefetch(const TensorMap& map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
 // The box whose first element is at (`row`, `col`) of the stored matrix, to the shared address `target`. Its bytes count at

@@ -1,13 +1,12 @@
-// The matrix multiplication of a warpgroup (wgmma, sm_90a): 64 x N sums in registers += A (64 x 16) * B (16 x N) for 16-bit
-// elements; B lies in shared memory, A there or in registers. It runs on while the warps do other things, until they wait
-// for its group.
+// The matrix multiplication of a warpgroup (wgmma, sm_90a): 64 x N sums in registers += A (64 x 16) * B (16 x N), both in
+// shared memory, for 16-bit elements. It runs on while the warps do other things, until they wait for its group.
 #pragma once
 
 #include "dgw/types.cuh"
 
 namespace dgw {
 
-// Before the first multiplication, and after other instructions have written the sums, or A in registers.
+// Before the first multiplication, and after other instructions have written the sums.
 __device__ __forceinline__ void begin_multiplications() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
 __device__ __forceinline__ void commit_multiplications() {
@@ -95,34 +94,7 @@ __device__ __forceinline__ void wait_for_multiplications() {
         : DGW_SUMS_##N \
         : "l"(a), "l"(b), "r"(u32(accumulate)), "n"(int(!K_MAJOR_OF_A)), "n"(int(!K_MAJOR_OF_B)))
 
-#define DGW_WGMMA_OF_FRAGMENTS(N, TYPE, A0, A1, A2, A3, B, ACCUMULATE, ACROSS_B) \
-    asm volatile( \
-        "{ .reg .pred p; setp.ne.u32 p, %" #ACCUMULATE ", 0;\n" \
-        "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" DGW_NAMES_##N "}, {%" #A0 ", %" #A1 ", %" #A2 \
-        ", %" #A3 "}, %" #B ", p, 1, 1, %" #ACROSS_B "; }" \
-        : DGW_SUMS_##N \
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(u32(accumulate)), "n"(int(!K_MAJOR_OF_B)))
-
-// For each number of columns, it and the numbers of the operands after the sums.
-#define DGW_OF_EVERY_WIDTH(DO) \
-    DO(16, 8, 9, 10, 11, 12, 13, 14) \
-    DO(32, 16, 17, 18, 19, 20, 21, 22) \
-    DO(48, 24, 25, 26, 27, 28, 29, 30) \
-    DO(64, 32, 33, 34, 35, 36, 37, 38) \
-    DO(80, 40, 41, 42, 43, 44, 45, 46) \
-    DO(96, 48, 49, 50, 51, 52, 53, 54) \
-    DO(112, 56, 57, 58, 59, 60, 61, 62) \
-    DO(128, 64, 65, 66, 67, 68, 69, 70) \
-    DO(144, 72, 73, 74, 75, 76, 77, 78) \
-    DO(160, 80, 81, 82, 83, 84, 85, 86) \
-    DO(176, 88, 89, 90, 91, 92, 93, 94) \
-    DO(192, 96, 97, 98, 99, 100, 101, 102) \
-    DO(208, 104, 105, 106, 107, 108, 109, 110) \
-    DO(224, 112, 113, 114, 115, 116, 117, 118) \
-    DO(240, 120, 121, 122, 123, 124, 125, 126) \
-    DO(256, 128, 129, 130, 131, 132, 133, 134)
-
-#define DGW_FROM_SHARED(N, A, B, ACCUMULATE, ACROSS_A, ACROSS_B, ...) \
+#define DGW_WGMMA(N, A, B, ACCUMULATE, ACROSS_A, ACROSS_B) \
     if constexpr (COLUMNS == N) { \
         if constexpr (T == BF16) \
             DGW_WGMMA_OF(N, "bf16", A, B, ACCUMULATE, ACROSS_A, ACROSS_B); \
@@ -130,32 +102,29 @@ __device__ __forceinline__ void wait_for_multiplications() {
             DGW_WGMMA_OF(N, "f16", A, B, ACCUMULATE, ACROSS_A, ACROSS_B); \
     }
 
-#define DGW_FROM_FRAGMENTS(N, ...) \
-    if constexpr (COLUMNS == N) { \
-        if constexpr (T == BF16) \
-            DGW_WGMMA_OF_FRAGMENTS(N, "bf16", __VA_ARGS__); \
-        else \
-            DGW_WGMMA_OF_FRAGMENTS(N, "f16", __VA_ARGS__); \
-    }
-
 // s = a * b, or s + a * b to `accumulate`. `a` and `b` are descriptors of tiles (wgmma_tile.cuh).
 template <Type T, bool K_MAJOR_OF_A, bool K_MAJOR_OF_B, int TILES_N>
 __device__ __forceinline__ void multiply_warpgroup(float (&s)[TILES_N][4], u64 a, u64 b, bool accumulate) {
     constexpr int COLUMNS = TILES_N * 8;
     static_assert(COLUMNS % 16 == 0 && COLUMNS <= 256, "columns are a multiple of 16, at most 256");
-    DGW_OF_EVERY_WIDTH(DGW_FROM_SHARED)
+    DGW_WGMMA(16, 8, 9, 10, 11, 12)
+    DGW_WGMMA(32, 16, 17, 18, 19, 20)
+    DGW_WGMMA(48, 24, 25, 26, 27, 28)
+    DGW_WGMMA(64, 32, 33, 34, 35, 36)
+    DGW_WGMMA(80, 40, 41, 42, 43, 44)
+    DGW_WGMMA(96, 48, 49, 50, 51, 52)
+    DGW_WGMMA(112, 56, 57, 58, 59, 60)
+    DGW_WGMMA(128, 64, 65, 66, 67, 68)
+    DGW_WGMMA(144, 72, 73, 74, 75, 76)
+    DGW_WGMMA(160, 80, 81, 82, 83, 84)
+    DGW_WGMMA(176, 88, 89, 90, 91, 92)
+    DGW_WGMMA(192, 96, 97, 98, 99, 100)
+    DGW_WGMMA(208, 104, 105, 106, 107, 108)
+    DGW_WGMMA(224, 112, 113, 114, 115, 116)
+    DGW_WGMMA(240, 120, 121, 122, 123, 124)
+    DGW_WGMMA(256, 128, 129, 130, 131, 132)
 }
 
-// The same with the fragments of A, for each warp in the layout of mma.sync m16n8k16.
-template <Type T, bool K_MAJOR_OF_B, int TILES_N>
-__device__ __forceinline__ void multiply_warpgroup(float (&s)[TILES_N][4], const u32 (&a)[4], u64 b, bool accumulate) {
-    constexpr int COLUMNS = TILES_N * 8;
-    static_assert(COLUMNS % 16 == 0 && COLUMNS <= 256, "columns are a multiple of 16, at most 256");
-    DGW_OF_EVERY_WIDTH(DGW_FROM_FRAGMENTS)
-}
-
-#undef DGW_FROM_FRAGMENTS
-#undef DGW_FROM_SHARED
-#undef DGW_OF_EVERY_WIDTH
+#undef DGW_WGMMA
 
 }  // namespace dgw

@@ -1,7 +1,7 @@
 // A ring of shared-memory tiles between a warp that has them copied and warpgroups that multiply them.
 #pragma once
 
-#include "dgw/wgmma_fragments.cuh"
+#include "dgw/wgmma_tile.cuh"
 
 namespace dgw {
 
@@ -15,10 +15,8 @@ struct Ring {
     static constexpr int THREADS = 128 * (CONSUMERS + 1);
     static constexpr int TILES_M = BM / 64 / TEAM;
     static constexpr int TILES_N = BN / 8;
-    using TileA = WgmmaTile<K_MAJOR_A, BM, CLUSTER_N, LinesA, A_IN_REGISTERS && !K_MAJOR_A>;
-    using TileB = WgmmaTile<K_MAJOR_B, BN, CLUSTER_M, LinesB>;
-    using Fragments = FragmentsA<TileA, K_MAJOR_A, TILES_M>;
-    static_assert(!A_IN_REGISTERS || (K_MAJOR_A ? PHASES_B : PHASES_A) == Fragments::PHASES, "of the one across k");
+    using TileA = WgmmaTile<K_MAJOR_A, BM, CLUSTER_N>;
+    using TileB = WgmmaTile<K_MAJOR_B, BN, CLUSTER_M>;
     static constexpr u32 SLOT = TileA::BYTES + TileB::BYTES;
     static constexpr u32 BYTES = SLOT * STAGES;  // the barriers lie behind, after the staging of D
     static constexpr int READERS = CLUSTER_M + CLUSTER_N - 1;  // CTAs that read what this one copies
@@ -32,7 +30,7 @@ struct Ring {
     __device__ __forceinline__ u32 empty(u32 slot) const { return barriers + slot * 16 + 8; }
 
     // All threads: barriers are ready, in all CTAs of the cluster.
-    __device__ __forceinline__ void open(const TensorMaps<PHASES_A>& map_a, const TensorMaps<PHASES_B>& map_b) const {
+    __device__ __forceinline__ void open(const TensorMap& map_a, const TensorMap& map_b) const {
         if (threadIdx.x == 0) {
             prefetch(map_a);
             prefetch(map_b);
@@ -62,12 +60,11 @@ struct Ring {
     }
 
     // The issuer: waits until a slot is free everywhere and has the next tiles copied to it.
-    __device__ __forceinline__ void fetch(const TensorMaps<PHASES_A>& map_a, const TensorMaps<PHASES_B>& map_b, int row,
-                                          int col, int k) {
+    __device__ __forceinline__ void fetch(const TensorMap& map_a, const TensorMap& map_b, int row, int col, int k) {
         const u32 row_rank = rank % CLUSTER_M, col_rank = rank / CLUSTER_M;
         const u32 tile_a = tiles + position.slot * SLOT, tile_b = tile_a + TileA::BYTES;
         wait(empty(position.slot), position.parity ^ 1);
-        arrive_and_expect(full(position.slot), TileA::LOADED + TileB::LOADED);
+        arrive_and_expect(full(position.slot), SLOT);
         TileA::load(tile_a, map_a, row, k, full(position.slot), col_rank, same_row(row_rank));
         TileB::load(tile_b, map_b, col, k, full(position.slot), row_rank, same_column(col_rank));
         position.advance();
@@ -83,15 +80,11 @@ struct Ring {
     // A consumer warpgroup: sums = A * B over `count` >= 1 tiles along k, which are there once they have settled. A slot is
     // given back when the multiplication after it has been started, so that the tensor cores always have one to do.
     __device__ __forceinline__ void multiply(float (&sums)[TILES_M][TILES_N][4], int count) {
-        if constexpr (A_IN_REGISTERS) {
-            multiply_fragments(sums, count);
-        } else {
-            int i = 0;
-            do {
-                begin_tile(sums, i > 0);
-                end_of_tile(i > 0);
-            } while (++i < count);
-        }
+        int i = 0;
+        do {
+            begin_tile(sums, i > 0);
+            end_of_tile(i > 0);
+        } while (++i < count);
     }
 
     // The same, and `act`, for each number below TIMES, while two tiles are being multiplied. It leaves the sums alone.
@@ -147,33 +140,6 @@ private:
         if (before) release(begun);
         begun = position.slot;
         position.advance();
-    }
-
-    // A's fragments of one tile are loaded while those of the other are multiplied.
-    __device__ __forceinline__ void multiply_fragments(float (&sums)[TILES_M][TILES_N][4], int count) {
-        Fragments even, odd;
-        int i = 0;
-        while (true) {
-            multiply_one(sums, even, i > 0);
-            if (++i == count) break;
-            multiply_one(sums, odd, true);
-            if (++i == count) break;
-        }
-    }
-
-    __device__ __forceinline__ void multiply_one(float (&sums)[TILES_M][TILES_N][4], Fragments& a, bool before) {
-        const u32 tile_a = tiles + position.slot * SLOT;
-        const u64 from_b = TileB::descriptor(tile_a + TileA::BYTES, 0);
-        wait(full(position.slot), position.parity);
-        a.load(tile_a, u32(first_row()), threadIdx.x / 32 % 4, threadIdx.x % 32);
-        begin_multiplications();
-#pragma unroll
-        for (int step = 0; step < STEPS; ++step)
-#pragma unroll
-            for (int i = 0; i < TILES_M; ++i)
-                multiply_warpgroup<TYPE_A, K_MAJOR_B>(sums[i], a.of[i][step], from_b + step * TileB::STEP, before || step > 0);
-        commit_multiplications();
-        end_of_tile(before);
     }
 
     // One lane for each CTA that has part of this slot's tiles copied here tells it that the warp has read them.

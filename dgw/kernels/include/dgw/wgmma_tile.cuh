@@ -12,81 +12,39 @@ constexpr int DEPTH = 64;           // k elements of a tile: 128 bytes of a 16-b
 constexpr int BLOCK_BYTES = 8192;   // of 64 lines
 constexpr int STEPS = DEPTH / 16;   // multiplications along k
 
-using LinesA = Lines<PHASES_A, SHIFT_A, STEP_A>;
-using LinesB = Lines<PHASES_B, SHIFT_B, STEP_B>;
-
 // EXTENT of the operand's m or n by DEPTH of its k. K_MAJOR: EXTENT lines, each along k. Otherwise blocks of 64 m or n:
 // DEPTH lines each, one a k. The CTAs of a cluster that need the same tile load one of SHARES parts of it each.
-//
-// Lines of one phase (tma.cuh) come one below the other, phase after phase: the lines of a tile, or of a block, are not in
-// the order of the matrix. Along k that is no matter where A and B have the same order. SPREAD: of blocks, each phase begins a
-// line further behind the one before than it would (wgmma_fragments.cuh).
-template <bool K_MAJOR, int EXTENT, int SHARES, class Lines, bool SPREAD = false>
+template <bool K_MAJOR, int EXTENT, int SHARES>
 struct WgmmaTile {
-    static constexpr int PHASES = Lines::PHASES;
     static constexpr int BLOCKS = (EXTENT + 63) / 64;
-    static constexpr u32 PHASE = DEPTH / PHASES * 128 + (SPREAD ? 128 : 0);  // bytes from one to the next in a block
-    static constexpr u32 BLOCK = PHASES * PHASE;
-    static constexpr u32 BYTES = K_MAJOR ? EXTENT * 128 : BLOCKS * BLOCK;
-    static constexpr u32 LOADED = K_MAJOR ? EXTENT * 128 : BLOCKS * BLOCK_BYTES;  // of these
-    static_assert(BYTES % 1024 == 0, "what lies behind begins where the swizzle does");
-    static_assert(PHASES > 1 ? PHASES % SHARES == 0 : K_MAJOR || BLOCKS % SHARES == 0, "the parts are equal");
-    static_assert(!K_MAJOR || EXTENT % (8 * (PHASES > 1 ? PHASES : SHARES)) == 0, "the parts are whole groups of lines");
+    static constexpr u32 BYTES = K_MAJOR ? EXTENT * 128 : BLOCKS * BLOCK_BYTES;
+    static_assert(K_MAJOR ? EXTENT % (8 * SHARES) == 0 : BLOCKS % SHARES == 0, "the parts are whole groups of lines");
 
     // Part `share` of the tile at m or n = `outer`, k = `k`, to all `peers`, counted at `barrier`.
-    static __device__ __forceinline__ void load(u32 tile, const TensorMaps<PHASES>& maps, int outer, int k, u32 barrier,
-                                                u32 share, unsigned short peers) {
-        if constexpr (PHASES > 1) {
-#pragma unroll 1  // the warp that copies has few registers
-            for (int i = 0; i < PHASES / SHARES; ++i)
-                load_phase(tile, maps, int(share) * (PHASES / SHARES) + i, outer, k, barrier, peers);
-        } else if constexpr (K_MAJOR) {
+    static __device__ __forceinline__ void load(u32 tile, const TensorMap& map, int outer, int k, u32 barrier, u32 share,
+                                                unsigned short peers) {
+        if constexpr (K_MAJOR) {
             const int first = int(share) * (EXTENT / SHARES);
-            load_box<(SHARES > 1)>(tile + first * 128, maps.of[0], outer + first, k + Lines::shift(0), barrier, peers);
+            load_box<(SHARES > 1)>(tile + first * 128, map, outer + first, k, barrier, peers);
         } else {
-            load_blocks<BLOCKS / SHARES>(tile, maps.of[0], int(share) * (BLOCKS / SHARES), outer + Lines::shift(0), k,
-                                         barrier, peers);
+#pragma unroll
+            for (int i = 0; i < BLOCKS / SHARES; ++i) {
+                const int block = int(share) * (BLOCKS / SHARES) + i;
+                load_box<(SHARES > 1)>(tile + block * BLOCK_BYTES, map, k, outer + block * 64, barrier, peers);
+            }
         }
-    }
-
-    // Lines of one phase that follow one another are so far apart in m or n.
-    static constexpr int APART = K_MAJOR ? PHASES : 1;
-
-    // What line `line` of the tile is of the operand's m or n, counted from `outer`.
-    static __device__ __forceinline__ int place(int line) {
-        return APART == 1 ? line : line % (EXTENT / PHASES) * PHASES + line / (EXTENT / PHASES);
     }
 
     // What wgmma is told of the tile: address, distance of blocks of 64 (not used along k) and of groups of eight lines,
     // all in 16 bytes, and the swizzle. `line` is a multiple of 64 of m or n.
     static __device__ __forceinline__ u64 descriptor(u32 tile, u32 line) {
-        constexpr u64 NEXT = K_MAJOR ? 1 : BLOCK_BYTES >> 4, GROUP = 1024 >> 4, SWIZZLE_128 = 1;
+        constexpr u64 BLOCK = K_MAJOR ? 1 : BLOCK_BYTES >> 4, GROUP = 1024 >> 4, SWIZZLE_128 = 1;
         const u64 address = ((tile + line * 128) & 0x3ffff) >> 4;
-        return address | NEXT << 16 | GROUP << 32 | SWIZZLE_128 << 62;
+        return address | BLOCK << 16 | GROUP << 32 | SWIZZLE_128 << 62;
     }
 
     // Between the descriptors of two steps along k.
     static constexpr u64 STEP = (K_MAJOR ? 32 : 16 * 128) >> 4;
-
-private:
-    static __device__ __forceinline__ void load_phase(u32 tile, const TensorMaps<PHASES>& maps, int phase, int outer, int k,
-                                                      u32 barrier, unsigned short peers) {
-        const int shift = Lines::shift(phase);
-        if constexpr (K_MAJOR)
-            load_box<(SHARES > 1)>(tile + phase * (EXTENT / PHASES) * 128, maps.of[phase], outer / PHASES, k + shift,
-                                   barrier, peers);
-        else
-            load_blocks<BLOCKS>(tile + phase * PHASE, maps.of[phase], 0, outer + shift, k / PHASES, barrier, peers);
-    }
-
-    // Lines from `line` on of COUNT blocks of 64 m or n.
-    template <int COUNT>
-    static __device__ __forceinline__ void load_blocks(u32 tile, const TensorMap& map, int first, int outer, int line,
-                                                       u32 barrier, unsigned short peers) {
-#pragma unroll
-        for (int i = 0; i < COUNT; ++i)
-            load_box<(SHARES > 1)>(tile + (first + i) * BLOCK, map, line, outer + (first + i) * 64, barrier, peers);
-    }
 };
 
 // The thread that has tiles copied, before the first: where COPIED, the launch before makes a copy of an operand
