@@ -145,11 +145,12 @@ def test_a_base_off_alignment_is_copied_from_its_first_element_on(offset: int) -
 
 
 @pytest.mark.parametrize("name", ["a", "b"])
-def test_one_operand_alone_is_copied_by_one_row_of_blocks(name: str) -> None:
+def test_one_operand_alone_is_copied_by_as_many_blocks_as_its_lines_need(name: str) -> None:
     odd = (1001, 1001, 0)
     problem = strided(*(odd if name == "a" else (8, 8, 0)), *(odd if name == "b" else (64, 64, 0)), rows=6)
     copying = Copying(problem)
-    assert copying.launch().grid[1] == 1
+    lines = alignment.stored_shape(problem, name)[0]
+    assert copying.launch().grid == (-(-lines * 32 // alignment.THREADS), 1, 1)
     is_right(copying, (name,))
 
 
@@ -162,28 +163,28 @@ def test_lines_end_where_their_memory_does(rows: int) -> None:
 def test_blocks_stride_over_what_is_larger_than_the_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alignment, "BLOCKS", 3)
     copying = Copying(strided(1001, 1001, 0, 129, 131, 2, 50))
-    assert copying.launch().grid == (3, 2, 1)
+    assert copying.launch().grid == (3, 1, 1)
     is_right(copying)
 
 
 def test_a_problem_of_a_thousand_fills_every_sm_in_one_wave() -> None:
     (launch,) = copying(gemm(1001, 1001, 1001))
-    assert 132 <= launch.grid[0] * launch.grid[1] <= alignment.BLOCKS
+    assert 132 <= launch.grid[0] <= alignment.BLOCKS
     (launch,) = copying(gemm(16383, 16383, 16383))
     assert launch.grid[0] == alignment.BLOCKS
 
 
-@pytest.mark.parametrize(("step", "off"), [(1001, 7 / 8), (1002, 3 / 4), (1004, 1 / 2)])
-def test_a_line_is_read_in_sixteen_bytes_and_only_off_alignment_twice(step: int, off: float) -> None:
-    """`off`: the share of lines that are off alignment. Single elements would be eight loads for each store."""
+@pytest.mark.parametrize("step", [1001, 1002, 1004])
+def test_a_line_is_read_once_in_sixteen_bytes_a_lane(step: int) -> None:
+    """And of each part of a line one granule more, which the part behind it reads, too."""
     copying = Copying(strided(1001, step, 0, 999, step, 0, 24))
     is_right(copying)
     totals = with_ratios(tabulate(copying.loads).totals())
     moved = sum(2 * copying.copy(name).size for name in copying.names)
     assert totals["global_sectors_st"] * 32 == moved
-    assert totals["global_requests_ld"] == pytest.approx((1 + off) * totals["global_requests_st"], rel=0.01)
+    assert totals["global_requests_ld"] <= (1 + 1 / alignment.PIECES) * totals["global_requests_st"]
     assert totals["gld_sectors_per_request"] <= 17
-    assert totals["global_bytes_ld"] <= (1 + off) * moved
+    assert totals["global_bytes_ld"] <= 1.01 * moved
 
 
 def test_the_copy_spills_no_registers_and_its_blocks_fill_an_sm(cache: CompileCache) -> None:

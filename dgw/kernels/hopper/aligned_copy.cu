@@ -1,8 +1,9 @@
 // aligned_copy: operands with lines at multiples of 128 bytes, so that the copy engine can step them, from any others.
-// Blocks of y 0 copy the first operand, of y 1 the second. A lane writes 16 bytes, at the same place of LINES lines.
-// What it reads lies across the granules of 16 bytes in which global memory is loaded, by a distance that a line has in
-// common: a lane loads the two granules that it needs parts of (the lane beside it loads the second one too, so L1 has
-// it) and shifts them. Loads of single elements would be four times as many, each of as many sectors.
+// A warp copies PIECES pieces of 512 bytes of a line at a time, 16 bytes a lane, of one operand or another.
+//
+// Global memory is loaded in granules of 16 bytes, across which what a lane stores lies, by a distance that the whole
+// line has in common. The rest is in the next lane's granule, and comes from there. Which words are taken is decided once
+// for a warp, not picked word by word: these blocks are as fast as they have few instructions.
 //
 // The kernel that multiplies starts where these blocks leave an SM, and waits for the last of them (wgmma_tile.cuh).
 #include "dgw/dependent_launch.cuh"
@@ -10,71 +11,101 @@
 
 using namespace dgw;
 
-// Elements of two bytes `shift` to `shift` + 7 of the sixteen in `words`, in the first four words. 0 <= shift < 8.
-__device__ __forceinline__ void shift_down(u32 (&words)[8], int shift) {
-#pragma unroll
-    for (int w = 0; w < 6; ++w) words[w] = shift & 4 ? words[w + 2] : words[w];
-#pragma unroll
-    for (int w = 0; w < 5; ++w) words[w] = shift & 2 ? words[w + 1] : words[w];
-#pragma unroll
-    for (int w = 0; w < 4; ++w) words[w] = __funnelshift_r(words[w], words[w + 1], shift % 2 * 16);
-}
+constexpr int GRANULE = 8;           // elements
+constexpr int PIECE = 32 * GRANULE;  // elements
+constexpr int LINE = 64;             // elements that a line of the copy is a multiple of
+using Granules = u32[PIECES + 1][4];
 
-// The eight elements from `address` on, of which `available` exist, somewhere in the sixteen of `words`; returns how
-// many elements are before them. What is not in the operand, `from` to `end`, may not be in memory: near its ends the
-// elements are loaded one by one.
-__device__ __forceinline__ int load(u32 (&words)[8], const char* address, int available, const char* from,
-                                    const char* end) {
-    const int shift = u32(u64(address)) / 2 % 8;
-    const char* granule = address - shift * 2;
-    if (available <= 0 || (granule >= from && granule <= end - 32)) {
-        load_global<16>(words, granule, available > 0);
-        load_global<16>(words + 4, granule + 16, shift > 0 && shift + available > 8);
-        return shift;
+// The granule at `address`, of which the elements from `first` on lie in a line that has `width`. What is not in the line
+// may not be in memory: it is zero, and not loaded.
+__device__ __forceinline__ void load_elements(u32 (&words)[4], const char* address, int first, int width) {
+#pragma unroll
+    for (int e = 0; e < GRANULE; ++e) {
+        u32 one;
+        load_global<2>(&one, address + e * 2, first + e >= 0 && first + e < width);
+        words[e / 2] = e % 2 == 0 ? one : words[e / 2] | one << 16;
     }
-#pragma unroll
-    for (int w = 4; w < 8; ++w) words[w] = 0;
-    load_row_part<F16, 16, 2>(words, address, available);
-    return 0;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
+// The granules of a lane, moved down by SKIP words and `bits`, as the pieces of a line that they become. From the first
+// element of the first piece on there are `width` more in the line, and `room` in the copy's.
+template <int SKIP>
+__device__ __forceinline__ void store_pieces(const Granules& granules, u32 bits, char* target, int width, int room) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < PIECES; ++i) {
+        u32 words[8];
+#pragma unroll
+        for (int w = 0; w < 4; ++w) words[w] = granules[i][w];
+#pragma unroll
+        for (int w = 0; w <= SKIP; ++w)  // the lane behind the last one is the first, with the next piece
+            words[4 + w] = __shfl_sync(~0u, lane == 0 ? granules[i + 1][w] : granules[i][w], (lane + 1) % 32);
+#pragma unroll
+        for (int w = 0; w < 4; ++w) words[w] = __funnelshift_r(words[SKIP + w], words[SKIP + w + 1], bits);
+        if (width < (i + 1) * PIECE) {
+            const int left = width - i * PIECE - lane * GRANULE;
+#pragma unroll
+            for (int w = 0; w < 4; ++w) words[w] &= left > 2 * w + 1 ? ~0u : left > 2 * w ? 0xffffu : 0;
+        }
+        store_global<16>(target + i * (PIECE * 2), words, i * PIECE + lane * GRANULE < room);
+    }
+}
+
+// An operand, its copy, and the parts of PIECES pieces that its lines have.
+struct Operand {
+    const char* from;
+    char* to;
+    int lines, width;
+    i64 step;  // bytes
+
+    __device__ __forceinline__ u32 parts_of_line() const { return (u32(width) + PIECES * PIECE - 1) / (PIECES * PIECE); }
+    __device__ __forceinline__ u32 parts() const { return lines * parts_of_line(); }
+
+    // By one warp.
+    __device__ __forceinline__ void copy(u32 part) const {
+        const u32 along = parts_of_line(), line = part / along;
+        const int col = int(part - line * along) * (PIECES * PIECE), copied = (width + LINE - 1) / LINE * LINE;
+        const char* const begin = from + line * step;
+        const int shift = int(u64(begin) / 2 % GRANULE);
+        const char* const source = begin + (i64(col) - shift) * 2;
+        const char* const end = from + (lines - 1) * step + i64(width) * 2;
+        const bool inside = source >= from && source + (PIECES * PIECE + GRANULE) * 2 <= end;
+
+        const int place = threadIdx.x % 32 * GRANULE;
+        const int first = col + place - shift;   // element of the line
+        const int last = place > 0 ? 0 : width;  // of the piece behind, only the first lane's granule is needed
+        Granules granules;
+        if (inside) {
+#pragma unroll
+            for (int i = 0; i <= PIECES; ++i)
+                load_global<16>(granules[i], source + (i * PIECE + place) * 2, first + i * PIECE < (i < PIECES ? width : last));
+        } else {
+#pragma unroll
+            for (int i = 0; i <= PIECES; ++i)
+                load_elements(granules[i], source + (i * PIECE + place) * 2, first + i * PIECE, i < PIECES ? width : last);
+        }
+        char* const target = to + (i64(line) * copied + col + place) * 2;
+        const u32 bits = shift % 2 * 16;
+        switch (shift / 2) {
+            case 0: store_pieces<0>(granules, bits, target, width - col, copied - col); break;
+            case 1: store_pieces<1>(granules, bits, target, width - col, copied - col); break;
+            case 2: store_pieces<2>(granules, bits, target, width - col, copied - col); break;
+            default: store_pieces<3>(granules, bits, target, width - col, copied - col);
+        }
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     aligned_copy(const char* from_0, const char* from_1, char* to_0, char* to_1, int lines_0, int lines_1, int width_0,
                  int width_1, i64 ld_0, i64 ld_1) {
     let_next_launch_start();
-    const bool first = blockIdx.y == 0;
-    const char* const from = first ? from_0 : from_1;
-    char* const to = first ? to_0 : to_1;
-    const int lines = first ? lines_0 : lines_1, width = first ? width_0 : width_1;
-    const i64 step = (first ? ld_0 : ld_1) * 2;
-    const char* const end = from + (lines - 1) * step + i64(width) * 2;
-
-    // Parts of 128 bytes by LINES lines, eight lanes each; their number fits 32 bits where the copy fits memory.
-    const u32 across = (u32(width) + 63) / 64;
-    const u32 parts = (u32(lines) + LINES - 1) / LINES * across;
-    for (u32 part = (blockIdx.x * THREADS + threadIdx.x) / 8; part < parts; part += gridDim.x * (THREADS / 8)) {
-        const u32 line = part / across * LINES;
-        const u32 col = part % across * 64 + threadIdx.x % 8 * 8;
-        const int here = min(lines - int(line), LINES);
-        const int available = max(width - int(col), 0);
-
-        u32 words[LINES][8];
-        int shift[LINES];
-        const char* source = from + line * step + u64(col) * 2;
-#pragma unroll
-        for (int l = 0; l < LINES; ++l, source += step)
-            shift[l] = load(words[l], source, l < here ? available : 0, from, end);
-
-        u32 keep[4];  // what exists of each word
-#pragma unroll
-        for (int w = 0; w < 4; ++w) keep[w] = available > 2 * w + 1 ? ~0u : available > 2 * w ? 0xffffu : 0;
-        char* target = to + (u64(line) * across * 64 + col) * 2;
-#pragma unroll
-        for (int l = 0; l < LINES; ++l, target += u64(across) * 128) {
-            shift_down(words[l], shift[l]);
-#pragma unroll
-            for (int w = 0; w < 4; ++w) words[l][w] &= keep[w];
-            store_global<16>(target, words[l], l < here);
-        }
+    const Operand one = {from_0, to_0, lines_0, width_0, ld_0 * 2}, other = {from_1, to_1, lines_1, width_1, ld_1 * 2};
+    const u32 parts = one.parts(), all = parts + other.parts();  // 32 bits are enough where the copies fit memory
+    for (u32 part = (blockIdx.x * THREADS + threadIdx.x) / 32; part < all; part += gridDim.x * (THREADS / 32)) {
+        const bool is_first = part < parts;
+        const Operand operand = {is_first ? one.from : other.from, is_first ? one.to : other.to,
+                                 is_first ? one.lines : other.lines, is_first ? one.width : other.width,
+                                 is_first ? one.step : other.step};
+        operand.copy(is_first ? part : part - parts);
     }
 }

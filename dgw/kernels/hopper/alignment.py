@@ -7,11 +7,9 @@ import msgspec
 from dgw.kernels.declaring import ceil_div, element_bytes
 from dgw.model import Argument, Launch, Pointer, Problem, Scalar, Source, TensorMap, Workspace
 
-THREADS = 128
-LINES = 4  # of which a thread copies 16 bytes at once
 LINE = 64  # elements that the copy's lines are a multiple of: 128 bytes, as L2 has them
-LANES = 8  # that copy 128 bytes of a line
-BLOCKS = 132 * 1024 // THREADS  # of an operand: what an H200 runs at once; they stride over larger ones
+THREADS, RESIDENT, PIECES = 256, 4, 4  # of a block; blocks of an SM; pieces of 512 bytes that a warp copies at once
+BLOCKS = 132 * RESIDENT  # what an H200 runs at once: to start more of them takes longer than to have them loop
 
 
 def stored_shape(problem: Problem, name: str) -> tuple[int, int]:
@@ -66,20 +64,22 @@ def copying(problem: Problem) -> tuple[Launch, ...]:
     names = copied(problem)
     if not names:
         return ()
-    pair = (names[0], names[-1])  # twice the same where one is copied: there are no blocks of y 1 then
+    pair = (names[0], names[-1])  # twice the same where one is copied, the second time without lines
     shapes = [stored_shape(problem, name) for name in pair]
+    if len(names) == 1:
+        shapes[1] = (0, shapes[1][1])
     arguments: list[Argument] = [Pointer(operand=name) for name in pair]
     arguments += [Workspace(name=f"aligned {name}") for name in pair]
     arguments += [Scalar(name=f"lines {i}", value=count) for i, (count, _) in enumerate(shapes)]
     arguments += [Scalar(name=f"width {i}", value=width) for i, (_, width) in enumerate(shapes)]
     arguments += [Scalar(name=f"ld{name}", dtype="i64") for name in pair]
-    most = max(ceil_div(count, LINES) * ceil_div(width, LINE) for count, width in shapes)
-    blocks = min(BLOCKS, ceil_div(most * LANES, THREADS))
+    parts = sum(count * ceil_div(width, PIECES * 256) for count, width in shapes)
+    defines = (("THREADS", THREADS), ("RESIDENT", RESIDENT), ("PIECES", PIECES))
     return (
         Launch(
-            source=Source(path="aligned_copy.cu", defines=(("THREADS", THREADS), ("LINES", LINES))),
+            source=Source(path="aligned_copy.cu", defines=defines),
             entry="aligned_copy",
-            grid=(blocks, len(names), 1),
+            grid=(min(BLOCKS, ceil_div(parts * 32, THREADS)), 1, 1),
             block=(THREADS, 1, 1),
             arguments=tuple(arguments),
         ),
