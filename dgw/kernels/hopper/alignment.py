@@ -8,7 +8,8 @@ from dgw.kernels.declaring import ceil_div, element_bytes
 from dgw.model import Argument, Launch, Pointer, Problem, Scalar, Source, TensorMap, Workspace
 
 LINE = 64  # elements that the copy's lines are a multiple of: 128 bytes, as L2 has them
-THREADS, RESIDENT, PIECES = 256, 4, 4  # of a block; blocks of an SM; pieces of 512 bytes that a warp copies at once
+PIECE = 256  # elements that a warp copies of a line with one instruction
+THREADS, RESIDENT, PIECES = 256, 4, 4  # of a block; blocks of an SM; most pieces that a warp copies at once
 BLOCKS = 132 * RESIDENT  # what an H200 runs at once: to start more of them takes longer than to have them loop
 
 
@@ -73,8 +74,9 @@ def copying(problem: Problem) -> tuple[Launch, ...]:
     arguments += [Scalar(name=f"lines {i}", value=count) for i, (count, _) in enumerate(shapes)]
     arguments += [Scalar(name=f"width {i}", value=width) for i, (_, width) in enumerate(shapes)]
     arguments += [Scalar(name=f"ld{name}", dtype="i64") for name in pair]
-    parts = sum(count * ceil_div(width, PIECES * 256) for count, width in shapes)
-    defines = (("THREADS", THREADS), ("RESIDENT", RESIDENT), ("PIECES", PIECES))
+    pieces = min(PIECES, max(ceil_div(width, PIECE) for _, width in shapes))
+    parts = sum(count * ceil_div(width, pieces * PIECE) for count, width in shapes)
+    defines = (("THREADS", THREADS), ("RESIDENT", RESIDENT), ("PIECES", pieces))
     return (
         Launch(
             source=Source(path="aligned_copy.cu", defines=defines),
