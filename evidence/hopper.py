@@ -31,24 +31,27 @@ KEPT = (
     "dram_bytes", "elapsed_cycles", "conflict_ratio_st", "stall_barrier", "stall_long_scoreboard", "stall_gmma",
     "registers_per_thread", "shared_mem_per_block", "spill_store_bytes", "energy", "power", "sm_clock",
 )  # fmt: skip
+TURNS, TOGETHER = "BM=128,BN=128,PINGPONG=1", "BM=128,BN=256,PINGPONG=0"
 ABLATION = (
-    ("tile 128x256, 4 slots", ""),
-    ("2 slots", "STAGES=2"),
-    ("3 slots", "STAGES=3"),
-    ("registers moved to the sums", "SETMAXNREG=1"),
-    ("clusters of 2 that share B", "CLUSTER_M=2"),
-    ("clusters of 2 that share A", "CLUSTER_N=2"),
-    ("tiles in rows", "GROUP_M=1"),
-    ("groups of 8 rows of tiles", "GROUP_M=8"),
-    ("tile 256x128", "BM=256,BN=128"),
-    ("tile 128x192", "BM=128,BN=192"),
-    ("tile 128x128, 6 slots", "BM=128,BN=128,STAGES=6"),
-    ("tile 64x256", "BM=64,BN=256"),
-    ("warpgroups in turn, tile 128x128, 6 slots", "BM=128,BN=128,STAGES=6,PINGPONG=1"),
-    ("warpgroups in turn, tile 64x256", "BM=64,BN=256,STAGES=4,PINGPONG=1"),
+    ("warpgroups in turn, tile 128x128, 6 slots", TURNS),
+    ("2 slots", f"{TURNS},STAGES=2"),
+    ("4 slots", f"{TURNS},STAGES=4"),
+    ("registers moved to the sums", f"{TURNS},SETMAXNREG=1"),
+    ("clusters of 2 that share B", f"{TURNS},CLUSTER_M=2"),
+    ("clusters of 2 that share A", f"{TURNS},CLUSTER_N=2"),
+    ("tiles in rows", f"{TURNS},GROUP_M=1"),
+    ("groups of 8 rows of tiles", f"{TURNS},GROUP_M=8"),
+    ("tile 64x256, 4 slots", "BM=64,BN=256,STAGES=4,PINGPONG=1"),
+    ("warpgroups together, tile 128x256, 4 slots", TOGETHER),
+    ("together, 2 slots", f"{TOGETHER},STAGES=2"),
+    ("together, registers moved to the sums", f"{TOGETHER},SETMAXNREG=1"),
+    ("together, clusters of 2 that share B", f"{TOGETHER},CLUSTER_M=2"),
+    ("together, tile 256x128", "BM=256,BN=128,PINGPONG=0"),
+    ("together, tile 128x192", "BM=128,BN=192,PINGPONG=0"),
+    ("together, tile 128x128, 6 slots", "BM=128,BN=128,STAGES=6,PINGPONG=0"),
 )
 
-SELECTED = ("BM", "BN", "STAGES", "CLUSTER_M", "CLUSTER_N", "SPLIT", "GROUP_M")
+SELECTED = ("BM", "BN", "STAGES", "CLUSTER_M", "CLUSTER_N", "SPLIT", "GROUP_M", "PINGPONG")
 """What the selector chooses, in the order of a row of timings."""
 
 
@@ -134,7 +137,7 @@ def epilogue(topic: Topic) -> dict[str, Any]:
 
 def ablation(topic: Topic) -> dict[str, Any]:
     """What each choice of the persistent kernel gives at 4096^3, with its counters."""
-    asked = [part for _, config in ABLATION for part in ("--config", config or "PINGPONG=0")]
+    asked = [part for _, config in ABLATION for part in ("--config", config)]
     run = topic.dgw(
         "profile", "--variant", PERSISTENT, "--against", "cublas", "--layout", "nt", "--shape", CUBE, "--counters",
         "tensor_pipe_util,l2_hit_rate,elapsed_cycles,dram_bytes", *asked, "--json", limit_s=240,
@@ -149,8 +152,7 @@ def named(records: list[Record]) -> dict[str, str]:
     variant, problem, target = load()[PERSISTENT], records[0].case.problem, device("h200")
     found = {}
     for what, text in ABLATION:
-        pinned = configs([text])[0] if text else {}
-        full = variant.config_for(problem, target, pinned)
+        full = variant.config_for(problem, target, configs([text])[0])
         found |= {r.case.key: what for r in records if r.case.config == full and r.case.key not in found}
     return found
 

@@ -137,12 +137,12 @@ def test_choices_are_told_apart_by_their_tunables_and_not_by_the_order_in_which_
     for name in ("hopper", "ladder"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     variant, problem = load()[script.PERSISTENT], gemm(4096, 4096, 4096, layout="nt")
-    wanted = {"4 slots": {}, "2": {"STAGES": 2}, "3": {"STAGES": 3}}
-    configs = [variant.config_for(problem, device("h200"), pinned) for pinned in wanted.values()]
+    turns = {"BM": 128, "BN": 128, "PINGPONG": 1}
+    configs = [variant.config_for(problem, device("h200"), {**turns, "STAGES": slots}) for slots in (6, 2, 4)]
     records = [full_record(case=Case(problem=problem, variant=variant.id, config=config)) for config in configs]
     found = script.named([records[2], records[0], records[1]])
     assert found[records[1].case.key] == "2 slots"
-    assert found[records[2].case.key] == "3 slots"
+    assert found[records[2].case.key] == "4 slots"
     assert list(found) == [record.case.key for record in records]
 
 

@@ -97,6 +97,21 @@ def test_what_is_chosen_for_the_heaviest_epilogue_fits_the_registers(
         compiles(PERSISTENT, problem, chosen(PERSISTENT, problem), cache)
 
 
+@pytest.mark.parametrize("added", ["plain", "bias", "c", "residual"])
+@pytest.mark.parametrize(("n", "out"), [(4096, "f16"), (4095, "f16"), (4096, "f32"), (4095, "f32")])
+def test_what_is_chosen_where_warpgroups_may_take_turns_fits_the_registers(
+    n: int, out: str, added: str, cache: CompileCache
+) -> None:
+    matrix, more = Operand(dtype="f16"), dict[str, Any]()
+    if added != "plain":
+        more = {"bias": matrix, "epilogue": Epilogue(activation="silu")}
+    more |= {"c": {"c": matrix, "beta": 0.5}, "residual": {"residual": matrix}}.get(added, {})
+    problem = gemm(LARGE, n, LARGE, layout="nt", out=out, **more)
+    config = chosen(PERSISTENT, problem)
+    assert config["PINGPONG"] == (0 if added == "residual" else 1)
+    compiles(PERSISTENT, problem, config, cache)
+
+
 @pytest.mark.parametrize("config", TILES, ids=lambda c: ",".join(f"{k}={v}" for k, v in c.items()))
 def test_every_kind_of_tile_fits_the_registers(config: Config, cache: CompileCache) -> None:
     problem = gemm(1024, 1024, LARGE, layout="nt")
@@ -253,6 +268,20 @@ def test_the_clusters_of_the_grid_are_whole() -> None:
         assert launch.cluster[0] == tiling.Tiling.of(problem, full, tiling.output_of(problem)).cluster
 
 
+@pytest.mark.parametrize(
+    ("m", "n", "k", "in_turn"),
+    [
+        (4096, 4096, 4096, True), (8192, 8192, 8192, True), (4096, 32768, 512, True), (4095, 4095, 4095, True),
+        (128, 57344, 8192, False), (2048, 2048, 2048, False), (4096, 2112, 7168, False), (65536, 1024, 64, False),
+    ],
+)  # fmt: skip
+def test_warpgroups_take_turns_at_large_problems_that_the_tensor_cores_bound(
+    m: int, n: int, k: int, in_turn: bool
+) -> None:
+    """Not where DRAM bounds them, where CTAs have few tiles, or where other tiles cover D much better."""
+    assert chosen(PERSISTENT, gemm(m, n, k, layout="nt"))["PINGPONG"] == in_turn
+
+
 def test_the_selector_loses_little_among_the_candidates_that_were_timed() -> None:
     with gzip.open(Path(__file__).parents[1] / "data" / "hopper-candidates.json.gz") as file:
         timed = json.load(file)
@@ -261,8 +290,8 @@ def test_the_selector_loses_little_among_the_candidates_that_were_timed() -> Non
         moved[shape] = max(found["cublas"]) / min(found["cublas"])  # the same kernel before the candidates and after
         seconds = {tuple(row[:-1]): row[-1] for row in found["candidates"]}
         m, n, k = map(int, shape.split("x"))
-        # out of the whole space, as a user's problem is: a pick that was not timed is a KeyError
-        choice = selector.choose(gemm(m, n, k, layout="nt"), {}, H200)
+        # out of the whole space where warpgroups share a tile: a pick that was not timed is a KeyError
+        choice = selector.choose(gemm(m, n, k, layout="nt"), {"PINGPONG": 0}, H200)
         assert choice is not None
         lost[shape] = seconds[tuple(choice.config[name] for name in timed["tunables"])] / min(seconds.values())
     assert len(lost) >= 40

@@ -2,8 +2,9 @@
 
 The estimate of a candidate (seconds): a start, then for each wave of CTAs the k tiles of a tile of D, each about as
 slow as the slowest of the tensor cores, the SM's share of L2, and the latency of a ring of that depth; then what a tile
-costs beside its products, and the exchange of sums where k is split. Nothing is faster than DRAM delivers A, B and D,
-and what far SMs ask for at the same time is delivered more than once.
+costs beside its products, and the exchange of sums where k is split. Where warpgroups take turns, what a tile costs
+beside its products is hidden behind those of the next. Nothing is faster than DRAM delivers A, B and D, and what far
+SMs ask for at the same time is delivered more than once.
 
 The constants are a fit, not measurements of what they are named for: evidence/selector-fit.py searched them so that the
 choice loses least among candidates timed on an H200 (tests/data/hopper-candidates.json.gz; a test says how much). How
@@ -37,6 +38,7 @@ FAR = 1.77  # times an operand leaves DRAM that CTAs ask for at the same time, o
 STRADDLE = 2.0  # of what L2 moves, where the lines of an operand do not begin at multiples of its 128 bytes
 LATENCY = 1.46e-6  # s from asking for a tile to having it
 SLOWDOWN = 1.023  # of the tensor cores, against their rate
+IN_TURN = 0.96  # of that, where warpgroups take turns; of times beside cuBLAS, when power is what limits the clock
 NARROW = 12.2  # columns: a narrow tile reads more of A for each product, which costs power and so clock
 UNEVEN = 0.082  # of the products' time, where the columns are an odd multiple of 16
 CLUSTERED = 1.053  # where CTAs share tiles and so wait for each other
@@ -45,6 +47,10 @@ OVERLAP = 7.8  # exponent of the mean of what holds a k tile up: 1 would add the
 BOUND = 6.0  # the same of what a CTA does and what DRAM does
 LINE_BYTES = 128  # of L2
 GROUP_ROWS = 2048  # of D that CTAs take together
+TURNS = (128, 128)  # the tile of warpgroups that take turns: others were slower than this one
+LEAST_TURNS = 4  # tiles of a CTA, without which turns hide little
+FLOPS = 4096  # of an SM's tensor cores a cycle
+PRODUCTS = 2.0  # times as long as DRAM takes the tensor cores must, so that they are what turns keep busy
 
 
 @dataclass(frozen=True)
@@ -62,29 +68,31 @@ def _candidates(
 ) -> tuple[Config, ...]:
     """The configs that fit `limit` bytes of shared memory, each with as deep a ring as fits."""
     fixed = dict(pinned)
-    pingpong = bool(fixed.get("PINGPONG", 0))
 
     def values(tunable: Tunable, among: tuple[int, ...]) -> tuple[int, ...]:
         return (int(fixed[tunable.name]),) if tunable.name in fixed else among
 
     found: list[Config] = []
     tiles = product(
+        values(tiling.PINGPONG, (0, 1)),
         values(tiling.BM, (64, 128, 256)),
         values(tiling.BN, tuple(range(32, 257, 16))),
         values(tiling.SPLIT, (1, 2, 4, 8)),
         values(tiling.CLUSTER_M, (1, 2)),
         values(tiling.CLUSTER_N, (1, 2)),
     )
-    for bm, bn, split, cluster_m, cluster_n in tiles:
+    for pingpong, bm, bn, split, cluster_m, cluster_n in tiles:
         if cluster_m * cluster_n > 2 and not {"CLUSTER_M", "CLUSTER_N"} & fixed.keys():
             continue
-        tile = tiling.Tiling(bm, bn, 2, cluster_m, cluster_n, split, a_along_k, b_along_k, output, pingpong)
+        if pingpong and "PINGPONG" not in fixed and (bm, bn) != TURNS:
+            continue
+        tile = tiling.Tiling(bm, bn, 2, cluster_m, cluster_n, split, a_along_k, b_along_k, output, bool(pingpong))
         tile = replace(tile, stages=int(fixed.get("STAGES", min(8, tile.deepest(limit)))))
         if tile.refuses() is None and tile.shared_bytes <= limit:
             found.append(
                 {
                     "BM": bm, "BN": bn, "STAGES": tile.stages, "CLUSTER_M": cluster_m, "CLUSTER_N": cluster_n,
-                    "SPLIT": split, "GROUP_M": fixed.get("GROUP_M", max(1, GROUP_ROWS // bm)),
+                    "SPLIT": split, "GROUP_M": fixed.get("GROUP_M", max(1, GROUP_ROWS // bm)), "PINGPONG": pingpong,
                 }
             )  # fmt: skip
     return tuple(found)
@@ -101,9 +109,9 @@ def resident(device: Device, cluster: int) -> int:
 
 def estimate(problem: Problem, configs: tuple[Config, ...], device: Device) -> F64:
     """Seconds of `problem` with each of `configs`."""
-    bm, bn, cluster_m, cluster_n, split, stages = (
-        np.array([int(config[name]) for config in configs], np.float64)
-        for name in ("BM", "BN", "CLUSTER_M", "CLUSTER_N", "SPLIT", "STAGES")
+    bm, bn, cluster_m, cluster_n, split, stages, pingpong = (
+        np.array([int(config.get(name, 0)) for config in configs], np.float64)
+        for name in ("BM", "BN", "CLUSTER_M", "CLUSTER_N", "SPLIT", "STAGES", "PINGPONG")
     )
     rows, columns = np.ceil(problem.m / bm), np.ceil(problem.n / bn)
     shared = cluster_m * cluster_n
@@ -112,12 +120,15 @@ def estimate(problem: Problem, configs: tuple[Config, ...], device: Device) -> F
     tiles_k = np.ceil(ceil_div(problem.k, tiling.DEPTH) / split)
 
     step = _mean((_products(bm, bn), _from_l2(problem, bm, bn, cluster_m, cluster_n), LATENCY / stages), OVERLAP)
-    step = step * np.where(shared > 1, CLUSTERED, 1.0)
+    step = step * np.where(shared > 1, CLUSTERED, 1.0) * np.where(pingpong > 0, IN_TURN, 1.0)
     exchange = np.where(split > 1, EXCHANGE + bm * bn * EXCHANGED / CLOCK * (split - 1) / split, 0.0)
-    tile = tiles_k * step + TILE + bm * bn * STORE / CLOCK + exchange
+    beside = TILE + bm * bn * STORE / CLOCK + exchange
+    tiles = np.ceil(ctas / slots)  # of a CTA
+    products = tiles_k * step
+    together, in_turn = tiles * (products + beside), tiles * np.maximum(products, (products + beside) / 2) + beside
     # CTAs of no cluster that compute two tiles, one below the other, run on neighbouring SMs
     once_a, once_b = columns <= cluster_n, (rows <= cluster_m) | ((rows <= 2) & (shared * split == 1))
-    busy = _mean((np.ceil(ctas / slots) * tile, _from_dram(problem, once_a, once_b)), BOUND)
+    busy = _mean((np.where(pingpong > 0, in_turn, together), _from_dram(problem, once_a, once_b)), BOUND)
     found: F64 = START + busy + np.where(shared > 1, CLUSTER_START, 0.0)
     return found
 
@@ -171,17 +182,27 @@ def candidates(problem: Problem, pinned: Config, device: Device) -> tuple[Config
     tiles_k = ceil_div(problem.k, tiling.DEPTH)
     possible = tuple(config for config in found if int(config["SPLIT"]) <= tiles_k)
     possible = tuple(config for config in possible if not _is_crowded(problem, config)) or possible
+    if "PINGPONG" not in pinned and not _has_turns(problem, device):
+        possible = tuple(config for config in possible if not config["PINGPONG"])
     if "LATE" in pinned:
         kept = (config for config in possible if tiling.refuses_late(problem, {**config, **pinned}) is None)
         possible = tuple(kept) or possible
     return possible
 
 
+def _has_turns(problem: Problem, device: Device) -> bool:
+    """Whether warpgroups that take turns have enough of them, and tensor cores to keep busy rather than DRAM."""
+    tiles = ceil_div(problem.m, TURNS[0]) * ceil_div(problem.n, TURNS[1])
+    products = problem.flops / (device.sms * FLOPS * CLOCK)
+    return tiles >= LEAST_TURNS * device.sms and products >= PRODUCTS * problem.compulsory_bytes / DRAM_BYTES
+
+
 def _is_crowded(problem: Problem, config: Config) -> bool:
     """Whether the compiler finds too few registers: for what is added by rows to pieces of 32 bytes, which an odd
-    multiple of 16 columns makes (staged_pieces.cuh); for C and a residual beside 128 sums of two rows a lane."""
+    multiple of 16 columns makes (staged_pieces.cuh); for C and a residual beside 128 sums of two rows a lane, which
+    warpgroups in turn have, too: not even for a residual alone."""
     added = {"c", "residual"} & problem.operands().keys()
-    if len(added) == 2 and int(config["BM"]) == 256:
+    if (len(added) == 2 and int(config["BM"]) == 256) or ("residual" in added and config["PINGPONG"]):
         return True
     narrow = int(config["BN"]) // int(config["SPLIT"]) % 32 != 0 and element_bytes(problem.d.dtype) == 2
     return bool(added) and narrow and tiling.output_of(problem) == tiling.BY_ROWS
