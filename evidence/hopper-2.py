@@ -101,7 +101,7 @@ def chance(topic: Topic) -> dict[str, Any]:
 
 
 def overlaps(topic: Topic) -> dict[str, Any]:
-    """Epilogues that end while the next tile is multiplied: k shorter than that takes and longer, edges and none."""
+    """Epilogues while others multiply the next tile: k shorter than that takes and longer, edges and none."""
     records: list[Record] = []
     run = None
     shapes = ",".join(f"{size}x{depth}" for size in MANY_TILES for depth in SHORT)

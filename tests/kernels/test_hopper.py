@@ -76,15 +76,6 @@ def test_a_matrix_that_is_stored_by_rows_leaves_room_for_the_sums(out: str, fuse
     compiles(PERSISTENT, problem, chosen(PERSISTENT, problem), cache)
 
 
-@pytest.mark.parametrize("late", [1, 2, 3])
-@pytest.mark.parametrize(("activation", "out"), [("gelu", "f16"), ("gelu-tanh", "f32")])
-def test_pieces_that_are_finished_later_fit_beside_the_sums(
-    activation: Any, out: str, late: int, cache: CompileCache
-) -> None:
-    problem = gemm(LARGE, LARGE, LARGE, out=out, bias=Operand(dtype="f16"), epilogue=Epilogue(activation=activation))
-    compiles(PERSISTENT, problem, {**chosen(PERSISTENT, problem), "LATE": late}, cache)
-
-
 @pytest.mark.parametrize("activation", ["none", "gelu"])
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 def test_what_is_chosen_for_the_heaviest_epilogue_fits_the_registers(
@@ -142,12 +133,6 @@ def test_what_the_user_pins_is_kept(bm: int, bn: int, split: int) -> None:
     assert set(config) == set(PERSISTENT.defaults())
 
 
-@given(sizes, sizes, sizes, st.sampled_from([1, 2, 3]))
-def test_late_pieces_get_a_tile_that_has_them(m: int, n: int, k: int, late: int) -> None:
-    problem = gemm(m, n * 8, k * 8, layout="nt")
-    assert PERSISTENT.refuses(problem, chosen(PERSISTENT, problem, LATE=late), H200) is None
-
-
 def test_where_there_are_fewer_tiles_than_sms_k_is_split() -> None:
     assert int(chosen(PERSISTENT, gemm(128, 256, 8192, layout="nt"))["SPLIT"]) > 1
     assert chosen(PERSISTENT, gemm(8192, 8192, 8192, layout="nt"))["SPLIT"] == 1
@@ -165,9 +150,6 @@ def test_clusters_of_four_leave_sms_without_work() -> None:
         ({"BM": 256, "BN": 256}, "sums a thread"),
         ({"PINGPONG": 1}, "sums a thread"),
         ({"PINGPONG": 1, "BN": 64, "SPLIT": 2, "CLUSTER_M": 1}, "several tiles a CTA"),
-        ({"LATE": 1, "BM": 256, "BN": 128}, "64 rows of a whole tile"),
-        ({"LATE": 1, "BN": 80}, "at least 2 pieces"),
-        ({"LATE": 2, "BN": 128}, "at least 3 pieces"),
         ({"STAGES": 1}, "leaves no tile to copy into"),
         ({"STAGES": 8}, "STAGES=4 fits"),
         ({"SPLIT": 2, "CLUSTER_M": 2}, "not both"),
@@ -180,19 +162,6 @@ def test_what_does_not_fit_is_refused_with_the_reason(config: dict[str, int | st
     refused = PERSISTENT.refuses(gemm(LARGE, LARGE, LARGE, layout=layout), {**PERSISTENT.defaults(), **config}, H200)
     assert refused is not None
     assert why in refused
-
-
-@pytest.mark.parametrize(
-    ("problem", "why"),
-    [
-        (gemm(64, 63, 64), "that the copy engine stores"),
-        (gemm(1001, 1024, 1000, layout="nt", residual=Operand(dtype="f16")), "C or a residual"),
-        (gemm(1024, 1001, 1000, layout="tt", out="f32"), "that the copy engine stores"),
-    ],
-)
-def test_pieces_are_finished_later_only_where_registers_are_left(problem: Problem, why: str) -> None:
-    config = {**PERSISTENT.defaults(), "LATE": 1, "CLUSTER_M": 1, "STAGES": 3}
-    assert why in str(PERSISTENT.refuses(problem, config, H200))
 
 
 def test_a_short_k_is_not_split() -> None:

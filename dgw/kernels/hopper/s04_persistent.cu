@@ -4,9 +4,6 @@
 // The producer does not stop where a tile ends: while the consumers finish and store one, the ring fills with the next. So
 // the position in the ring, slot and parity, is carried from tile to tile. The CTAs of a cluster take neighbouring tiles:
 // those in one row of tiles need the same A, those in one column the same B, and each loads a part for all of them.
-//
-// Of an epilogue that computes much, the last LATE pieces of a tile wait in registers until the multiplications of the next
-// have begun: these leave the other pipes free.
 #include "dgw/tile_order.cuh"
 #include "dgw/tile_output.cuh"
 #include "dgw/wgmma_ring.cuh"
@@ -14,8 +11,7 @@
 using namespace dgw;
 
 constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
-using Output = TileOutput<BN, LATE>;
-static_assert(LATE == 0 || (Ring::TILES_M == 1 && !PINGPONG), "of 64 rows, and of one tile after the other");
+using Output = TileOutput<BN>;
 
 extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
     persistent(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
@@ -53,18 +49,10 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
         // In turn, one warpgroup multiplies while the other finishes a tile of D.
         const u32 turn = PINGPONG ? threadIdx.x / 128 : 0, step = gridDim.x / CLUSTER;
         if (turn > 0) ring.skip(tiles_k);
-        typename Output::Held held;  // of a tile of D that is finished while the next is multiplied
-        int held_row = -1, held_col = 0;
-        const auto store_held = [&](int i) {
-            if (held_row >= 0) output.store_held(held, i, held_row, held_col, lane);
-        };
         for (u32 index = blockIdx.x / CLUSTER + turn * step; index < tiles; index += step * (PINGPONG ? 2 : 1)) {
             float sums[Ring::TILES_M][Ring::TILES_N][4];
             if (PINGPONG && index >= step) Ring::take_turn(turn);
-            if constexpr (LATE > 0)
-                ring.multiply<LATE>(sums, tiles_k, store_held);
-            else
-                ring.multiply(sums, tiles_k);
+            ring.multiply(sums, tiles_k);
             if (PINGPONG && index + step < tiles) Ring::pass_turn(turn);
             const TilePlace tile = place(index);  // the divisions are done while the last tiles are multiplied
             const BiasOfLane<BN> addends(epilogue, tile.n, lane);
@@ -73,17 +61,9 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
             for (int i = 0; i < Ring::TILES_M; ++i) {
                 const int row = tile.m + (ring.first_row() + i * 64 + int(warp % 4) * 16);
                 output.store(sums[i], addends, row, tile.n, lane);
-                if constexpr (LATE > 0) {
-                    output.hold(held, sums[i], addends, row, tile.n, lane);
-                    held_row = row;
-                    held_col = tile.n;
-                }
             }
             if constexpr (PINGPONG) ring.skip(tiles_k);
         }
-        if constexpr (LATE > 0)
-#pragma unroll
-            for (int i = 0; i < LATE; ++i) store_held(i);
         output.close(lane);
     }
 }

@@ -27,9 +27,7 @@ def plan(problem: Problem, config: Config, device: Device) -> Plan:
     if tile.split > 1:
         return tile_launch.plan(problem, config, "split_k.cu", map_d=True)
     clusters = min(tile.clusters(problem), selector.resident(device, tile.cluster) // tile.cluster)
-    return tile_launch.plan(
-        problem, config, "s04_persistent.cu", map_d=True, clusters=clusters, defined=("GROUP_M", "LATE")
-    )
+    return tile_launch.plan(problem, config, "s04_persistent.cu", map_d=True, clusters=clusters)
 
 
 VARIANT = Variant(
@@ -48,7 +46,6 @@ VARIANT = Variant(
         tiling.SPLIT,
         tiling.GROUP_M,
         tiling.PINGPONG,
-        tiling.LATE,
         tiling.SETMAXNREG,
     ),
     refuses=tiling.refuses_fused,

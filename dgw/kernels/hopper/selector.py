@@ -184,9 +184,6 @@ def candidates(problem: Problem, pinned: Config, device: Device) -> tuple[Config
     possible = tuple(config for config in possible if not _is_crowded(problem, config)) or possible
     if "PINGPONG" not in pinned and not _has_turns(problem, device):
         possible = tuple(config for config in possible if not config["PINGPONG"])
-    if "LATE" in pinned:
-        kept = (config for config in possible if tiling.refuses_late(problem, {**config, **pinned}) is None)
-        possible = tuple(kept) or possible
     return possible
 
 

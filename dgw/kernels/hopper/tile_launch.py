@@ -17,13 +17,11 @@ def plan(
     map_d: bool,
     threads: int | None = None,
     clusters: int | None = None,
-    defined: tuple[str, ...] = ("GROUP_M",),
 ) -> Plan:
     """`source` is NAME.cu or sNN_NAME.cu with the kernel NAME. With `map_d` it takes a tensor map of D, which is a map
     of A where the copy engine does not store D; without, it stores D from registers.
 
-    By default a cluster for each cluster of tiles of D, and the threads of a ring. `defined`: tunables that become
-    defines beside those of the tiling.
+    By default a cluster for each cluster of tiles of D, and the threads of a ring.
     """
     output = tiling.output_of(problem) if map_d else tiling.FROM_REGISTERS
     tile = tiling.Tiling.of(problem, config, output)
@@ -37,7 +35,7 @@ def plan(
     defines = tiling.defines(problem, config, output)
     crowded = {"c", "residual"} <= problem.operands().keys()
     defines["KEEP_BIAS"] = "false" if crowded or output == tiling.FROM_REGISTERS else "true"
-    defines |= {name: declaring.integer(config, name) for name in defined}
+    defines["GROUP_M"] = declaring.integer(config, "GROUP_M")
     copies = alignment.copying(problem)
     defines["COPIED"] = "true" if copies else "false"
     wanted = tile.clusters(problem) if clusters is None else clusters

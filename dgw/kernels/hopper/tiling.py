@@ -36,12 +36,6 @@ PINGPONG = Tunable(
     values=(0, 1),
     meaning="whether two warpgroups compute tiles in turn instead of one together",
 )
-LATE = Tunable(
-    name="LATE",
-    default=0,
-    values=(0, 1, 2, 3),
-    meaning="pieces of 128 bytes a row of a tile of D that are finished while the next is multiplied",
-)
 SETMAXNREG = Tunable(
     name="SETMAXNREG",
     default=1,
@@ -247,23 +241,7 @@ def refuses(
 def refuses_fused(problem: Problem, config: Config, device: Device) -> str | None:
     """Why the stages with a fused epilogue cannot run `problem` with `config` on `device`."""
     found = refuses(problem, config, device, QUANTISED, output_of(problem))
-    return found or tensor.refuses_epilogue(problem, device) or refuses_late(problem, config)
-
-
-def refuses_late(problem: Problem, config: Config) -> str | None:
-    """Why pieces of D cannot be finished later."""
-    late, output = integer({"LATE": 0, **config}, "LATE"), output_of(problem)
-    if not late:
-        return None
-    tiling, asked = Tiling.of(problem, config, output), f"LATE={late}"
-    if output != BY_ENGINE:
-        return f"{asked} needs a D that the copy engine stores"
-    if tiling.bm // tiling.team > 64 or tiling.split > 1:
-        return f"{asked} needs warpgroups that have 64 rows of a whole tile each"
-    if {"c", "residual"} & problem.operands().keys():
-        return f"{asked} leaves no registers for C or a residual"
-    pieces, rest = divmod(tiling.bn * declaring.element_bytes(problem.d.dtype), 128)
-    return f"{asked} needs BN of at least {late + 1} pieces of 128 bytes" if rest or pieces <= late else None
+    return found or tensor.refuses_epilogue(problem, device)
 
 
 def defines(problem: Problem, config: Config, output: str) -> Config:

@@ -67,32 +67,6 @@ struct StagedPieces {
     // The shared address of a piece: the second after it takes the same place.
     __device__ __forceinline__ u32 address(int piece) const { return staging + piece % 2 * (BYTES / 2); }
 
-    // A piece whose sums have been multiplied by alpha, and bias and C added, and that is finished later.
-    using Held = float[WIDTH / 8][4];
-
-    __device__ __forceinline__ void hold(Held& held, const float (&sums)[COLUMNS / 8][4], const BiasOfLane<COLUMNS>& bias,
-                                         int piece, int row0, int col0, u32 lane) const {
-#pragma unroll
-        for (int pair = 0; pair < WIDTH / 16; ++pair) {
-            float values[8];
-            add_up(values, sums, bias, piece * (WIDTH / 8) + pair * 2, row0, col0, lane);
-#pragma unroll
-            for (int e = 0; e < 8; ++e) held[pair * 2 + e / 4][e % 4] = values[e];
-        }
-    }
-
-    // Finishes what was held of a piece, and writes it to its address.
-    __device__ __forceinline__ void fill(u32 target, const Held& held, int piece, int row0, int col0, u32 lane) const {
-#pragma unroll
-        for (int pair = 0; pair < WIDTH / 16; ++pair) {
-            float values[8];
-#pragma unroll
-            for (int e = 0; e < 8; ++e) values[e] = held[pair * 2 + e / 4][e % 4];
-            finish(values, piece * (WIDTH / 8) + pair * 2, row0, col0, lane);
-            write(target, pair, values, lane);
-        }
-    }
-
     // Finishes a piece of the sums, which begin in D at `row0` and `col0`, and writes it to its address, `target`.
     __device__ __forceinline__ void fill(u32 target, const float (&sums)[COLUMNS / 8][4], const BiasOfLane<COLUMNS>& bias,
                                          int piece, int row0, int col0, u32 lane) const {

@@ -9,13 +9,9 @@ namespace dgw {
 
 enum Way { BY_ENGINE, BY_ROWS, FROM_REGISTERS };
 
-// COLUMNS of D that a warp finishes; `staging`: the BYTES of shared memory that it has for them. BY_ENGINE the last
-// LATER pieces may be held back.
-template <int COLUMNS, int LATER = 0>
+// COLUMNS of D that a warp finishes; `staging`: the BYTES of shared memory that it has for them.
+template <int COLUMNS>
 struct TileOutput {
-    static_assert(LATER == 0 || OUTPUT == BY_ENGINE, "the other ways hold nothing back");
-    using Staged = StagedOutput<COLUMNS, LATER>;
-    using Held = typename Staged::Held;
     static constexpr u32 BYTES = StagedPieces<COLUMNS>::BYTES;
 
     const Epilogue& epilogue;
@@ -26,20 +22,11 @@ struct TileOutput {
     __device__ __forceinline__ void store(const float (&sums)[COLUMNS / 8][4], const BiasOfLane<COLUMNS>& bias, int row0,
                                           int col0, u32 lane) const {
         if constexpr (OUTPUT == BY_ENGINE)
-            Staged{{epilogue, staging}, map}.store(sums, bias, row0, col0, lane);
+            StagedOutput<COLUMNS>{{epilogue, staging}, map}.store(sums, bias, row0, col0, lane);
         else if constexpr (OUTPUT == BY_ROWS)
             RowOutput<COLUMNS>{{epilogue, staging}}.store(sums, bias, row0, col0);
         else
             store_directly<COLUMNS>(epilogue, sums, row0, col0, lane);
-    }
-
-    // What is held back of the sums, and then number `i` of it on its way.
-    __device__ __forceinline__ void hold(Held& held, const float (&sums)[COLUMNS / 8][4],
-                                         const BiasOfLane<COLUMNS>& bias, int row0, int col0, u32 lane) const {
-        Staged{{epilogue, staging}, map}.hold(held, sums, bias, row0, col0, lane);
-    }
-    __device__ __forceinline__ void store_held(const Held& held, int i, int row0, int col0, u32 lane) const {
-        Staged{{epilogue, staging}, map}.store_held(held, i, row0, col0, lane);
     }
 
     // Last: shared memory is not given back while the copy engine reads it.

@@ -82,24 +82,17 @@ struct Ring {
     __device__ __forceinline__ void multiply(float (&sums)[TILES_M][TILES_N][4], int count) {
         int i = 0;
         do {
-            begin_tile(sums, i > 0);
-            end_of_tile(i > 0);
+            const u32 tile_a = tiles + position.slot * SLOT;
+            wait(full(position.slot), position.parity);
+            begin_multiplications();
+            multiply_tile<TYPE_A, TileA, TileB, K_MAJOR_A, K_MAJOR_B>(sums, tile_a, tile_a + TileA::BYTES,
+                                                                      u32(first_row()), i > 0);
+            commit_multiplications();
+            wait_for_multiplications<1>();
+            if (i > 0) release(begun);  // the tiles before have been multiplied
+            begun = position.slot;
+            position.advance();
         } while (++i < count);
-    }
-
-    // The same, and `act`, for each number below TIMES, while two tiles are being multiplied. It leaves the sums alone.
-    template <int TIMES, class Act>
-    __device__ __forceinline__ void multiply(float (&sums)[TILES_M][TILES_N][4], int count, Act act) {
-#pragma unroll
-        for (int i = 0; i <= TIMES; ++i) {
-            if (i < count) begin_tile(sums, i > 0);
-            if (i > 0) act(i - 1);
-            if (i < count) end_of_tile(i > 0);
-        }
-        for (int i = TIMES + 1; i < count; ++i) {
-            begin_tile(sums, true);
-            end_of_tile(true);
-        }
     }
 
     // Waits for the last of the multiplications.
@@ -123,24 +116,6 @@ struct Ring {
 
 private:
     u32 begun;  // slot of the tiles that are being multiplied
-
-    // Starts to multiply the next tiles; `before`: others are being multiplied.
-    __device__ __forceinline__ void begin_tile(float (&sums)[TILES_M][TILES_N][4], bool before) {
-        const u32 tile_a = tiles + position.slot * SLOT;
-        wait(full(position.slot), position.parity);
-        begin_multiplications();
-        multiply_tile<TYPE_A, TileA, TileB, K_MAJOR_A, K_MAJOR_B>(sums, tile_a, tile_a + TileA::BYTES, u32(first_row()),
-                                                                  before);
-        commit_multiplications();
-    }
-
-    // All of a tile has been started. `before`: so was one before it, which has then been multiplied.
-    __device__ __forceinline__ void end_of_tile(bool before) {
-        wait_for_multiplications<1>();
-        if (before) release(begun);
-        begun = position.slot;
-        position.advance();
-    }
 
     // One lane for each CTA that has part of this slot's tiles copied here tells it that the warp has read them.
     __device__ __forceinline__ void release(u32 slot) const {
