@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -34,7 +34,8 @@ class Lot(Noun, frozen=True, kw_only=True):
 
 
 def divided(cases: Sequence[Case], width: int, least: int = LEAST) -> list[list[Case]]:
-    """Portions for `width` GPUs: whole problems while there are enough of them, else pieces of at least `least` cases.
+    """Portions for `width` GPUs: whole problems while there are enough of them, else for each GPU a piece of every
+    problem that has pieces of at least `least` cases.
 
     For one GPU everything is one portion, since each costs the start of a child.
     """
@@ -43,19 +44,24 @@ def divided(cases: Sequence[Case], width: int, least: int = LEAST) -> list[list[
         problems.setdefault(case.problem, []).append(case)
     if width <= 1 or not cases:
         return [list(cases)] if cases else []
-    wanted = max(least, -(-len(cases) // (2 * width)))
-    portions: list[list[Case]] = []
-    room = False
+    if len(problems) >= 2 * width:
+        return _whole(problems.values(), max(least, -(-len(cases) // (2 * width))))
+    portions: list[list[Case]] = [[] for _ in range(width)]
     for members in problems.values():
-        pieces = 1 if len(problems) >= 2 * width else max(1, min(width, len(members) // least))
-        each = -(-len(members) // pieces)
-        for start in range(0, len(members), each):
-            part = members[start : start + each]
-            if room and pieces == 1 and len(portions[-1]) + len(part) <= wanted:
-                portions[-1] += part
-            else:
-                portions.append(part)
-            room = pieces == 1
+        pieces = max(1, min(width, len(members) // least))
+        for first in range(pieces):  # neighbours take about as long as each other, so every GPU gets some of all
+            min(portions, key=len).extend(members[first::pieces])
+    return [portion for portion in portions if portion]
+
+
+def _whole(problems: Iterable[list[Case]], wanted: int) -> list[list[Case]]:
+    """Whole problems, some in one portion while they are not more than `wanted` cases together."""
+    portions: list[list[Case]] = []
+    for members in problems:
+        if portions and len(portions[-1]) + len(members) <= wanted:
+            portions[-1] += members
+        else:
+            portions.append(list(members))
     return portions
 
 

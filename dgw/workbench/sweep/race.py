@@ -16,7 +16,8 @@ from dgw.workbench.plausibility import ranked
 from dgw.workbench.protocol import RACE, Policy
 
 MOST = 6
-MARGIN = 0.03
+MARGIN = 0.05
+"""Screenings of one case differ by up to 3.5 % from sweep to sweep on an H200, of two cases by more than that."""
 COLLECTOR, PROTOCOL = "sweep", "race/1"
 VERDICT = "sweep_verdict"
 SCREEN = "screen/"

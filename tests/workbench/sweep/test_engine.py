@@ -35,7 +35,19 @@ def test_one_problem_is_cut_for_several_gpus_but_not_too_small(count: int, width
     cases = [case(n) for n in range(count)]
     portions = divided(cases, width)
     assert len(portions) == pieces
-    assert [one for portion in portions for one in portion] == cases
+    together = [one for portion in portions for one in portion]
+    assert sorted(together, key=lambda one: int(one.config["N"])) == cases
+    assert max(map(len, portions)) - min(map(len, portions)) <= 1
+
+
+def test_every_gpu_gets_one_portion_with_some_of_all_of_a_few_problems() -> None:
+    """So that each starts one child, and none gets only the slow ones of neighbours."""
+    cases = [case(n, m) for m in (64, 128, 192) for n in range(40)]
+    first, second = divided(cases, 2)
+    for portion in (first, second):
+        assert [sum(one.problem.m == m for one in portion) for m in (64, 128, 192)] == [20, 20, 20]
+    assert [one.config["N"] for one in first][:3] == [0, 2, 4]
+    assert [one.config["N"] for one in second][:3] == [1, 3, 5]
 
 
 def test_many_problems_stay_whole() -> None:
