@@ -35,6 +35,7 @@ PERSISTENT, MMA, CUBLAS = "hopper/persistent", "cuda/tensor-core", "baselines/cu
 SQUARE, DEPTHS = 2048, (256, 1024, 4096, 16384)
 """As many tiles of 128x256 as SMs, nearly: nobody gains by splitting k, which would cut off shorter sums."""
 LONG, MANY_TILES, SHORT = ("gelu", "gelu-tanh", "silu"), ("4096x4096", "4200x5128"), (64, 128, 192, 1024)
+TURNS = "BM=128,BN=128,PINGPONG=1"
 REPEATED, REPEATS = (4096, 4000, 1024), 1000
 EDGES = ("127x255x95", "127x255x96", "256x512x128")  # the first copies A and B to where the copy engine reaches them
 ALIGNED = ((1000, 1001), (2048, 2047), (4096, 4095))
@@ -108,7 +109,8 @@ def overlaps(topic: Topic) -> dict[str, Any]:
     for activation in LONG:
         run = topic.dgw(
             "check", "--variant", PERSISTENT, "--bias", "--activation", activation, "--dtype", "f16,bf16",
-            "--layout", ",".join(LAYOUTS), "--shape", shapes, "--no-store", "--json",
+            "--layout", ",".join(LAYOUTS), "--shape", shapes, "--config", TURNS, "--no-store",
+            "--json",
         ).run  # fmt: skip
         records += run.records
     assert run is not None
