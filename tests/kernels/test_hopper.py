@@ -224,7 +224,7 @@ def test_what_is_quantised_is_stored_from_registers() -> None:
 
 def test_a_matrix_that_is_stored_by_rows_gets_the_tile_and_ring_of_its_neighbour() -> None:
     rows, engine = (chosen(PERSISTENT, gemm(4096, n, 4096)) for n in (4095, 4096))
-    assert rows == {**engine, "SETMAXNREG": 1}
+    assert rows == {**engine, "OVERLAP": 1, "SETMAXNREG": 1}
 
 
 def test_the_clusters_of_the_grid_are_whole() -> None:

@@ -1,111 +1,134 @@
 // aligned_copy: operands with lines at multiples of 128 bytes, so that the copy engine can step them, from any others.
-// A warp copies PIECES pieces of 512 bytes of a line at a time, 16 bytes a lane, of one operand or another.
+// A lane writes 16 bytes, at the same place of LINES lines. What it reads lies across the granules of 16 bytes in which
+// global memory is loaded, by a distance that a line has in common: a lane loads the two granules that it needs parts of
+// (the lane beside it loads the second one too, so L1 has it) and shifts them. Loads of single elements would be four
+// times as many, each of as many sectors.
 //
-// Global memory is loaded in granules of 16 bytes, across which what a lane stores lies, by a distance that the whole
-// line has in common. The rest is in the next lane's granule, and comes from there. Which words are taken is decided once
-// for a warp, not picked word by word: these blocks are as fast as they have few instructions.
-//
-// The kernel that multiplies starts where these blocks leave an SM, and waits for the last of them (wgmma_tile.cuh).
+// aligned_copy: the kernel that multiplies starts where these blocks leave an SM, and waits for the last of them.
+// aligned_copy_in_chunks: that kernel runs beside these blocks. They copy what it needs first, CHUNK of k at a time, and
+// each says when it has done its part of a chunk (wgmma_tile.cuh).
 #include "dgw/dependent_launch.cuh"
 #include "dgw/memory.cuh"
 
 using namespace dgw;
 
-constexpr int GRANULE = 8;           // elements
-constexpr int PIECE = 32 * GRANULE;  // elements
-constexpr int LINE = 64;             // elements that a line of the copy is a multiple of
-using Granules = u32[PIECES + 1][4];
+constexpr int PIECE = 64;  // elements of a line, 128 bytes, that eight lanes copy
 
-// The granule at `address`, of which the elements from `first` on lie in a line that has `width`. What is not in the line
-// may not be in memory: it is zero, and not loaded.
-__device__ __forceinline__ void load_elements(u32 (&words)[4], const char* address, int first, int width) {
+// Elements of two bytes `shift` to `shift` + 7 of the sixteen in `words`, in the first four words. 0 <= shift < 8.
+__device__ __forceinline__ void shift_down(u32 (&words)[8], int shift) {
 #pragma unroll
-    for (int e = 0; e < GRANULE; ++e) {
-        u32 one;
-        load_global<2>(&one, address + e * 2, first + e >= 0 && first + e < width);
-        words[e / 2] = e % 2 == 0 ? one : words[e / 2] | one << 16;
-    }
+    for (int w = 0; w < 6; ++w) words[w] = shift & 4 ? words[w + 2] : words[w];
+#pragma unroll
+    for (int w = 0; w < 5; ++w) words[w] = shift & 2 ? words[w + 1] : words[w];
+#pragma unroll
+    for (int w = 0; w < 4; ++w) words[w] = __funnelshift_r(words[w], words[w + 1], shift % 2 * 16);
 }
 
-// The granules of a lane, moved down by SKIP words and `bits`, as the pieces of a line that they become. From the first
-// element of the first piece on there are `width` more in the line, and `room` in the copy's.
-template <int SKIP>
-__device__ __forceinline__ void store_pieces(const Granules& granules, u32 bits, char* target, int width, int room) {
-    const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int i = 0; i < PIECES; ++i) {
-        u32 words[8];
-#pragma unroll
-        for (int w = 0; w < 4; ++w) words[w] = granules[i][w];
-#pragma unroll
-        for (int w = 0; w <= SKIP; ++w)  // the lane behind the last one is the first, with the next piece
-            words[4 + w] = __shfl_sync(~0u, lane == 0 ? granules[i + 1][w] : granules[i][w], (lane + 1) % 32);
-#pragma unroll
-        for (int w = 0; w < 4; ++w) words[w] = __funnelshift_r(words[SKIP + w], words[SKIP + w + 1], bits);
-        if (width < (i + 1) * PIECE) {
-            const int left = width - i * PIECE - lane * GRANULE;
-#pragma unroll
-            for (int w = 0; w < 4; ++w) words[w] &= left > 2 * w + 1 ? ~0u : left > 2 * w ? 0xffffu : 0;
-        }
-        store_global<16>(target + i * (PIECE * 2), words, i * PIECE + lane * GRANULE < room);
+// The eight elements from `address` on, of which `available` exist, somewhere in the sixteen of `words`; returns how
+// many elements are before them. What is not in the operand, `from` to `end`, may not be in memory: near its ends the
+// elements are loaded one by one.
+__device__ __forceinline__ int load(u32 (&words)[8], const char* address, int available, const char* from,
+                                    const char* end) {
+    const int shift = u32(u64(address)) / 2 % 8;
+    const char* granule = address - shift * 2;
+    if (available <= 0 || (granule >= from && granule <= end - 32)) {
+        load_global<16>(words, granule, available > 0);
+        load_global<16>(words + 4, granule + 16, shift > 0 && shift + available > 8);
+        return shift;
     }
+#pragma unroll
+    for (int w = 4; w < 8; ++w) words[w] = 0;
+    load_row_part<F16, 16, 2>(words, address, available);
+    return 0;
 }
 
-// An operand, its copy, and the parts of PIECES pieces that its lines have.
+// An operand of `lines` lines, `step` bytes apart, and its copy. ALONG_K: its lines run along k.
+template <bool ALONG_K>
 struct Operand {
     const char* from;
     char* to;
     int lines, width;
-    i64 step;  // bytes
+    i64 step;
 
-    __device__ __forceinline__ u32 parts_of_line() const { return (u32(width) + PIECES * PIECE - 1) / (PIECES * PIECE); }
-    __device__ __forceinline__ u32 parts() const { return lines * parts_of_line(); }
+    // What is copied together: LINES lines by PIECE elements, of the lines and pieces from these on.
+    struct Parts {
+        int line, end;
+        u32 piece, pieces;
 
-    // By one warp.
-    __device__ __forceinline__ void copy(u32 part) const {
-        const u32 along = parts_of_line(), line = part / along;
-        const int col = int(part - line * along) * (PIECES * PIECE), copied = (width + LINE - 1) / LINE * LINE;
-        const char* const begin = from + line * step;
-        const int shift = int(u64(begin) / 2 % GRANULE);
-        const char* const source = begin + (i64(col) - shift) * 2;
+        __device__ __forceinline__ u32 count() const { return (u32(max(end - line, 0)) + LINES - 1) / LINES * pieces; }
+    };
+
+    __device__ __forceinline__ u32 pieces() const { return (u32(width) + PIECE - 1) / PIECE; }
+    __device__ __forceinline__ Parts all() const { return {0, lines, 0, pieces()}; }
+
+    // Of the elements `begin` to `begin` + `size` of k.
+    __device__ __forceinline__ Parts chunk(int begin, int size) const {
+        if (!ALONG_K) return {begin, min(lines, begin + size), 0, pieces()};
+        const u32 first = begin / PIECE, most = size / PIECE;
+        return {0, lines, first, first < pieces() ? min(pieces() - first, most) : 0};
+    }
+
+    // Part `part` of `parts`, by eight lanes.
+    __device__ __forceinline__ void copy(const Parts& parts, u32 part) const {
+        const int line = parts.line + int(part / parts.pieces) * LINES, here = min(parts.end - line, LINES);
+        const int col = int(parts.piece + part % parts.pieces) * PIECE + int(threadIdx.x % 8) * 8;
+        const int available = max(width - col, 0);
         const char* const end = from + (lines - 1) * step + i64(width) * 2;
-        const bool inside = source >= from && source + (PIECES * PIECE + GRANULE) * 2 <= end;
 
-        const int place = threadIdx.x % 32 * GRANULE;
-        const int first = col + place - shift;   // element of the line
-        const int last = place > 0 ? 0 : width;  // of the piece behind, only the first lane's granule is needed
-        Granules granules;
-        if (inside) {
+        u32 words[LINES][8];
+        int shift[LINES];
+        const char* source = from + line * step + i64(col) * 2;
 #pragma unroll
-            for (int i = 0; i <= PIECES; ++i)
-                load_global<16>(granules[i], source + (i * PIECE + place) * 2, first + i * PIECE < (i < PIECES ? width : last));
-        } else {
+        for (int l = 0; l < LINES; ++l, source += step)
+            shift[l] = load(words[l], source, l < here ? available : 0, from, end);
+
+        u32 keep[4];  // what exists of each word
 #pragma unroll
-            for (int i = 0; i <= PIECES; ++i)
-                load_elements(granules[i], source + (i * PIECE + place) * 2, first + i * PIECE, i < PIECES ? width : last);
-        }
-        char* const target = to + (i64(line) * copied + col + place) * 2;
-        const u32 bits = shift % 2 * 16;
-        switch (shift / 2) {
-            case 0: store_pieces<0>(granules, bits, target, width - col, copied - col); break;
-            case 1: store_pieces<1>(granules, bits, target, width - col, copied - col); break;
-            case 2: store_pieces<2>(granules, bits, target, width - col, copied - col); break;
-            default: store_pieces<3>(granules, bits, target, width - col, copied - col);
+        for (int w = 0; w < 4; ++w) keep[w] = available > 2 * w + 1 ? ~0u : available > 2 * w ? 0xffffu : 0;
+        char* target = to + (i64(line) * pieces() * PIECE + col) * 2;
+#pragma unroll
+        for (int l = 0; l < LINES; ++l, target += pieces() * (PIECE * 2)) {
+            shift_down(words[l], shift[l]);
+#pragma unroll
+            for (int w = 0; w < 4; ++w) words[l][w] &= keep[w];
+            store_global<16>(target, words[l], l < here);
         }
     }
 };
+
+using First = Operand<ALONG_0>;
+using Second = Operand<ALONG_1>;
+
+// By all blocks: these parts of the first operand, and those of the second. Their numbers fit 32 bits where the copies
+// fit memory.
+__device__ __forceinline__ void copy_all(const First& first, const First::Parts& some, const Second& second,
+                                         const Second::Parts& others) {
+    const u32 split = some.count(), count = split + others.count();
+    for (u32 part = (blockIdx.x * THREADS + threadIdx.x) / 8; part < count; part += gridDim.x * (THREADS / 8)) {
+        if (part < split)
+            first.copy(some, part);
+        else
+            second.copy(others, part - split);
+    }
+}
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     aligned_copy(const char* from_0, const char* from_1, char* to_0, char* to_1, int lines_0, int lines_1, int width_0,
                  int width_1, i64 ld_0, i64 ld_1) {
     let_next_launch_start();
-    const Operand one = {from_0, to_0, lines_0, width_0, ld_0 * 2}, other = {from_1, to_1, lines_1, width_1, ld_1 * 2};
-    const u32 parts = one.parts(), all = parts + other.parts();  // 32 bits are enough where the copies fit memory
-    for (u32 part = (blockIdx.x * THREADS + threadIdx.x) / 32; part < all; part += gridDim.x * (THREADS / 32)) {
-        const bool is_first = part < parts;
-        const Operand operand = {is_first ? one.from : other.from, is_first ? one.to : other.to,
-                                 is_first ? one.lines : other.lines, is_first ? one.width : other.width,
-                                 is_first ? one.step : other.step};
-        operand.copy(is_first ? part : part - parts);
+    const First first = {from_0, to_0, lines_0, width_0, ld_0 * 2};
+    const Second second = {from_1, to_1, lines_1, width_1, ld_1 * 2};
+    copy_all(first, first.all(), second, second.all());
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
+    aligned_copy_in_chunks(const char* from_0, const char* from_1, char* to_0, char* to_1, int lines_0, int lines_1,
+                           int width_0, int width_1, i64 ld_0, i64 ld_1, u32* done, int k) {
+    let_next_launch_start();
+    const First first = {from_0, to_0, lines_0, width_0, ld_0 * 2};
+    const Second second = {from_1, to_1, lines_1, width_1, ld_1 * 2};
+    for (int begin = 0; begin < k; begin += CHUNK) {
+        copy_all(first, first.chunk(begin, CHUNK), second, second.chunk(begin, CHUNK));
+        say_done(done + begin / CHUNK);
     }
 }

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from dgw.kernels.declaring import integer
 from dgw.kernels.hopper import alignment, selector, tile_launch, tiling
 from dgw.model import Claim, Config, Device, Epilogue, Plan, Problem, Variant
+
+LEAST_BESIDE = 8 << 20  # bytes of copies: smaller ones are made before the counts of chunks are cleared and read
+BESIDE_RATE = 1.2e12  # B/s: what the blocks that copy beside others do at least
+BESIDE: Config = {"PINGPONG": 1, "BM": 128, "BN": 128, "SPLIT": 1, "OVERLAP": 1, "SETMAXNREG": 1}
+WIDEST_BESIDE = (
+    192  # columns of a multiplication: more sums than that ptxas does not place in the registers that are left
+)
 
 
 def choose(problem: Problem, pinned: Config, device: Device) -> tuple[Config, tuple[str, ...]] | None:
@@ -12,13 +20,42 @@ def choose(problem: Problem, pinned: Config, device: Device) -> tuple[Config, tu
     Plain sums that the copy engine stores need no more registers than a thread has, so that none are moved to those
     that multiply.
     """
-    found = selector.choose(problem, pinned, device)
+    beside = _overlaps(problem, pinned, device)
+    found = selector.choose(problem, {**BESIDE, **pinned} if beside else pinned, device)
     if found is None:
         return None
     plain = problem.epilogue == Epilogue() and not {"c", "bias", "residual"} & problem.operands().keys()
-    plain = plain and tiling.output_of(problem) == tiling.BY_ENGINE
-    reason = "registers stay where they are: plain sums take few" if plain else "registers move to the sums"
-    return {**found.config, "SETMAXNREG": 0 if plain else 1}, (*found.reasons, *alignment.reasons(problem), reason)
+    plain = plain and not beside and tiling.output_of(problem) == tiling.BY_ENGINE
+    reasons = [*found.reasons, *alignment.reasons(problem)]
+    reasons += ["the copies are made while they are multiplied"] if beside else []
+    reasons.append("registers stay where they are: plain sums take few" if plain else "registers move to the sums")
+    return {**found.config, "OVERLAP": int(beside), "SETMAXNREG": 0 if plain else 1}, tuple(reasons)
+
+
+def _overlaps(problem: Problem, pinned: Config, device: Device) -> bool:
+    """Whether copies are made beside: a pin decides, else whether they are large and yet made before all products."""
+    if "OVERLAP" in pinned:
+        return bool(pinned["OVERLAP"])
+    if any(pinned.get(name, value) != value for name, value in BESIDE.items()):
+        return False
+    size = sum(alignment.workspaces(problem).values())
+    crowded = {"c", "residual"} & problem.operands().keys()
+    return not crowded and size >= LEAST_BESIDE and size / BESIDE_RATE <= selector.products(problem, device)
+
+
+def refuses(problem: Problem, config: Config, device: Device) -> str | None:
+    """Why the kernel cannot run `problem` with `config` on `device`."""
+    found = tiling.refuses_fused(problem, config, device)
+    if found or not integer({"OVERLAP": 0, **config}, "OVERLAP"):
+        return found
+    if not alignment.copied(problem):
+        return "OVERLAP=1, but no operand has to be copied"
+    if integer(config, "SPLIT") > 1:
+        return "OVERLAP=1 needs SPLIT=1: CTAs that share k begin in the middle of it"
+    if not integer(config, "SETMAXNREG"):
+        return "OVERLAP=1 needs SETMAXNREG=1: threads start with few registers and leave some to those that copy"
+    wide = integer(config, "BN")
+    return f"OVERLAP=1 leaves too few registers for BN={wide}; {WIDEST_BESIDE} fit" if wide > WIDEST_BESIDE else None
 
 
 def plan(problem: Problem, config: Config, device: Device) -> Plan:
@@ -27,7 +64,8 @@ def plan(problem: Problem, config: Config, device: Device) -> Plan:
     if tile.split > 1:
         return tile_launch.plan(problem, config, "split_k.cu", map_d=True)
     clusters = min(tile.clusters(problem), selector.resident(device, tile.cluster) // tile.cluster)
-    return tile_launch.plan(problem, config, "s04_persistent.cu", map_d=True, clusters=clusters)
+    beside = bool(integer({"OVERLAP": 0, **config}, "OVERLAP"))
+    return tile_launch.plan(problem, config, "s04_persistent.cu", map_d=True, clusters=clusters, beside=beside)
 
 
 VARIANT = Variant(
@@ -46,9 +84,10 @@ VARIANT = Variant(
         tiling.SPLIT,
         tiling.GROUP_M,
         tiling.PINGPONG,
+        tiling.OVERLAP,
         tiling.SETMAXNREG,
     ),
-    refuses=tiling.refuses_fused,
+    refuses=refuses,
     plan=plan,
     choose=choose,
     synchronises="mbarrier",

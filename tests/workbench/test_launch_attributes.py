@@ -1,0 +1,47 @@
+"""What the driver is told of a launch: clusters, what it may overlap with, and shared memory that is left to others."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from cuda.bindings import driver as api
+
+from dgw.workbench.device.launch import Kernel
+
+
+class Told:
+    """A driver that writes down what it is called with."""
+
+    api = api
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+
+    def call(self, name: str, *arguments: Any) -> None:
+        self.calls.append((name, arguments))
+
+
+@pytest.mark.parametrize("cluster", [(1, 1, 1), (2, 1, 1)])
+@pytest.mark.parametrize("overlaps", [False, True])
+def test_a_launch_says_its_cluster_and_that_it_may_start_early(cluster: tuple[int, int, int], overlaps: bool) -> None:
+    driver = Told()
+    kernel = Kernel(SimpleNamespace(driver=driver, stream=api.CUstream(7)), "kernel")  # type: ignore[arg-type]
+    kernel.bind((4, 1, 1), (128, 1, 1), [b"\0" * 8], cluster=cluster, overlaps=overlaps)()
+    ((name, (config, *_)),) = driver.calls
+    assert name == "cuLaunchKernelEx"
+    told = {attribute.id.name.removeprefix("CU_LAUNCH_ATTRIBUTE_"): attribute.value for attribute in config.attrs}
+    assert config.numAttrs == len(told)
+    assert ("CLUSTER_DIMENSION" in told) == (cluster != (1, 1, 1))
+    assert ("PROGRAMMATIC_STREAM_SERIALIZATION" in told) == overlaps
+    if overlaps:
+        assert told["PROGRAMMATIC_STREAM_SERIALIZATION"].programmaticStreamSerializationAllowed == 1
+
+
+def test_a_kernel_beside_which_others_run_leaves_them_shared_memory() -> None:
+    driver = Told()
+    Kernel(SimpleNamespace(driver=driver, stream=api.CUstream(7)), "kernel").leave_shared()  # type: ignore[arg-type]
+    ((name, (function, attribute, share)),) = driver.calls
+    assert (name, function, share) == ("cuFuncSetAttribute", "kernel", 100)
+    assert attribute.name == "CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT"
