@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+import re
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
@@ -34,7 +35,8 @@ TILES: tuple[Config, ...] = (
 
 
 def compiles(variant: Variant, problem: Problem, config: Config, cache: CompileCache) -> None:
-    """Every launch of the plan: no spills, no stack, and no C75xx, by which ptxas says that it serialised wgmma."""
+    """Every launch of the plan: no spills, no stack, no C75xx, by which ptxas says that it serialised wgmma, and not
+    more registers moved to the warpgroups that multiply than the CTA has: for these they would wait for ever."""
     assert variant.plan is not None
     assert variant.refuses(problem, config, H200) is None
     for launch in variant.plan(problem, config, H200).launches:
@@ -42,6 +44,10 @@ def compiles(variant: Variant, problem: Problem, config: Config, cache: CompileC
         used = made.resources(launch.entry)
         assert (used.spill_store_bytes, used.spill_load_bytes, used.local_bytes) == (0, 0, 0)
         assert made.coded_remarks == ()
+        taken, given = (re.findall(rf"setmaxnreg\.{way}\S* (\d+)", made.ptx) for way in ("inc", "dec"))
+        if taken:
+            multiplying = launch.block[0] - 128
+            assert multiplying * int(*taken) + 128 * int(*given) <= used.registers * launch.block[0]
 
 
 def chosen(variant: Variant, problem: Problem, **pinned: int) -> Config:
@@ -86,6 +92,15 @@ def test_what_is_chosen_for_the_heaviest_epilogue_fits_the_registers(
         added = {"beta": 0.5, "c": matrix, "bias": matrix, "residual": matrix}
         problem = gemm(m, n, 1023, layout=layout, epilogue=epilogue, **added)  # type: ignore[arg-type]
         compiles(PERSISTENT, problem, chosen(PERSISTENT, problem), cache)
+
+
+@pytest.mark.parametrize("out", ["f16", "f32"])
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_what_multiplies_copies_beside_fits_the_registers(layout: str, out: str, cache: CompileCache) -> None:
+    problem = gemm(LARGE - 1, LARGE - 1, LARGE - 1, layout=layout, out=out)
+    config = chosen(PERSISTENT, problem)
+    assert config["OVERLAP"] == 1
+    compiles(PERSISTENT, problem, config, cache)
 
 
 @pytest.mark.parametrize("added", ["plain", "bias", "c", "residual"])

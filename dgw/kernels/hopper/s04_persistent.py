@@ -24,23 +24,26 @@ def choose(problem: Problem, pinned: Config, device: Device) -> tuple[Config, tu
     found = selector.choose(problem, {**BESIDE, **pinned} if beside else pinned, device)
     if found is None:
         return None
-    plain = problem.epilogue == Epilogue() and not {"c", "bias", "residual"} & problem.operands().keys()
-    plain = plain and not beside and tiling.output_of(problem) == tiling.BY_ENGINE
+    plain = _is_plain(problem) and not beside and tiling.output_of(problem) == tiling.BY_ENGINE
     reasons = [*found.reasons, *alignment.reasons(problem)]
     reasons += ["the copies are made while they are multiplied"] if beside else []
     reasons.append("registers stay where they are: plain sums take few" if plain else "registers move to the sums")
     return {**found.config, "OVERLAP": int(beside), "SETMAXNREG": 0 if plain else 1}, tuple(reasons)
 
 
+def _is_plain(problem: Problem) -> bool:
+    return problem.epilogue == Epilogue() and not {"c", "bias", "residual"} & problem.operands().keys()
+
+
 def _overlaps(problem: Problem, pinned: Config, device: Device) -> bool:
-    """Whether copies are made beside: a pin decides, else whether they are large and yet made before all products."""
+    """Whether copies are made beside: a pin decides, else whether they are large and yet made before all products, and
+    sums are plain: others need the registers."""
     if "OVERLAP" in pinned:
         return bool(pinned["OVERLAP"])
     if any(pinned.get(name, value) != value for name, value in BESIDE.items()):
         return False
     size = sum(alignment.workspaces(problem).values())
-    crowded = {"c", "residual"} & problem.operands().keys()
-    return not crowded and size >= LEAST_BESIDE and size / BESIDE_RATE <= selector.products(problem, device)
+    return _is_plain(problem) and size >= LEAST_BESIDE and size / BESIDE_RATE <= selector.products(problem, device)
 
 
 def refuses(problem: Problem, config: Config, device: Device) -> str | None:

@@ -58,7 +58,7 @@ struct Ring {
         if constexpr (SETMAXNREG && CONSUMERS > 1) give_registers<24>();
     }
     static __device__ __forceinline__ void grow() {
-        if constexpr (SETMAXNREG && CONSUMERS > 1) take_registers<(CHUNK > 0 ? 192 : 240)>();
+        if constexpr (SETMAXNREG && CONSUMERS > 1) take_registers<(CHUNK > 0 ? 176 : 240)>();
     }
 
     // The issuer: waits until a slot is free everywhere and has the next tiles copied to it.
