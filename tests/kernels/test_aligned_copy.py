@@ -199,7 +199,7 @@ def test_a_line_is_read_in_sixteen_bytes_and_only_off_alignment_twice(step: int,
 
 
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
-@pytest.mark.parametrize(("m", "n", "k"), [(67, 131, 771), (67, 131, 772), (9, 515, 100), (515, 64, 257)])
+@pytest.mark.parametrize(("m", "n", "k"), [(67, 131, 1027), (67, 131, 1028), (9, 515, 100), (515, 64, 513)])
 def test_chunks_of_k_are_copied_one_after_the_other_and_counted(layout: str, m: int, n: int, k: int) -> None:
     problem = gemm(m, n, k, layout=layout)
     copying = Copying(problem, beside=True)

@@ -11,7 +11,7 @@ LINE = 64  # elements that the copy's lines are a multiple of: 128 bytes, as L2 
 LINES = 4  # of which a thread copies 16 bytes at once
 SMS = 132  # of an H200
 THREADS, RESIDENT = 128, 8  # of a block; blocks of an SM: they stride over what is more
-CHUNK = 256  # elements of k that are copied at a time where others multiply beside
+CHUNK = 512  # elements of k that are copied at a time where others multiply beside
 BESIDE_THREADS = 256  # of a block that copies there, with 64 registers each, which is what others leave of an SM's
 DONE = "chunks done"
 

@@ -6,12 +6,13 @@ from dgw.kernels.declaring import integer
 from dgw.kernels.hopper import alignment, selector, tile_launch, tiling
 from dgw.model import Claim, Config, Device, Epilogue, Plan, Problem, Variant
 
-LEAST_BESIDE = 8 << 20  # bytes of copies: smaller ones are made before the counts of chunks are cleared and read
-BESIDE_RATE = 1.2e12  # B/s: what the blocks that copy beside others do at least
-BESIDE: Config = {"PINGPONG": 1, "BM": 128, "BN": 128, "SPLIT": 1, "OVERLAP": 1, "SETMAXNREG": 1}
-WIDEST_BESIDE = (
-    192  # columns of a multiplication: more sums than that ptxas does not place in the registers that are left
-)
+BESIDE: Config = {"PINGPONG": 0, "BM": 256, "BN": 128, "SPLIT": 1, "OVERLAP": 1, "SETMAXNREG": 1}
+"""Where operands are copied while they are multiplied: a tile that takes long, for which copies come in time."""
+
+WIDEST_BESIDE = 192  # columns of one wgmma: ptxas does not place more sums in the registers that are left
+BESIDE_START = 3.0e-6  # s: to clear the counts of chunks, and until the first chunk is there
+BESIDE_RATE = 1.2e12  # B/s that the blocks which copy beside others do at least
+COPY_RATE = 2.3e12  # B/s that copies are made at before
 
 
 def choose(problem: Problem, pinned: Config, device: Device) -> tuple[Config, tuple[str, ...]] | None:
@@ -20,30 +21,37 @@ def choose(problem: Problem, pinned: Config, device: Device) -> tuple[Config, tu
     Plain sums that the copy engine stores need no more registers than a thread has, so that none are moved to those
     that multiply.
     """
-    beside = _overlaps(problem, pinned, device)
-    found = selector.choose(problem, {**BESIDE, **pinned} if beside else pinned, device)
+    found = selector.choose(problem, pinned, device)
     if found is None:
         return None
-    plain = _is_plain(problem) and not beside and tiling.output_of(problem) == tiling.BY_ENGINE
-    reasons = [*found.reasons, *alignment.reasons(problem)]
+    beside = _beside(problem, pinned, found, device)
+    plain = beside is None and _is_plain(problem) and tiling.output_of(problem) == tiling.BY_ENGINE
+    chosen = beside or found
+    reasons = [*chosen.reasons, *alignment.reasons(problem)]
     reasons += ["the copies are made while they are multiplied"] if beside else []
     reasons.append("registers stay where they are: plain sums take few" if plain else "registers move to the sums")
-    return {**found.config, "OVERLAP": int(beside), "SETMAXNREG": 0 if plain else 1}, tuple(reasons)
+    moved = {"OVERLAP": 0 if beside is None else 1, "SETMAXNREG": 0 if plain else 1}
+    return {**chosen.config, **moved}, tuple(reasons)
 
 
 def _is_plain(problem: Problem) -> bool:
     return problem.epilogue == Epilogue() and not {"c", "bias", "residual"} & problem.operands().keys()
 
 
-def _overlaps(problem: Problem, pinned: Config, device: Device) -> bool:
-    """Whether copies are made beside: a pin decides, else whether they are large and yet made before all products, and
-    sums are plain: others need the registers."""
-    if "OVERLAP" in pinned:
-        return bool(pinned["OVERLAP"])
-    if any(pinned.get(name, value) != value for name, value in BESIDE.items()):
-        return False
+def _beside(problem: Problem, pinned: Config, other: selector.Choice, device: Device) -> selector.Choice | None:
+    """What is chosen if copies are made beside; None if they are better made before `other`, or not at all. A pin
+    decides. Sums that are not plain need the registers, and copies shall be made before all products are."""
     size = sum(alignment.workspaces(problem).values())
-    return _is_plain(problem) and size >= LEAST_BESIDE and size / BESIDE_RATE <= selector.products(problem, device)
+    if not size or not pinned.get("OVERLAP", 1):
+        return None
+    own = {"BM", "BN", "PINGPONG"} & pinned.keys()
+    found = selector.choose(problem, pinned if own and "OVERLAP" in pinned else {**BESIDE, **pinned}, device)
+    if found is None or "OVERLAP" in pinned:
+        return found
+    kept = all(pinned.get(name, value) == value for name, value in BESIDE.items())
+    in_time = size / BESIDE_RATE <= selector.products(problem, device)
+    sooner = found.seconds + BESIDE_START < other.seconds + size / COPY_RATE
+    return found if kept and in_time and sooner and _is_plain(problem) else None
 
 
 def refuses(problem: Problem, config: Config, device: Device) -> str | None:

@@ -70,13 +70,13 @@ def test_operands_off_sixteen_bytes_are_copied_first(
 ], ids=str)  # fmt: skip
 def test_operands_are_copied_in_chunks_of_k(config: Config, cache: CompileCache) -> None:
     for layout in ("nt", "tn"):
-        executed(PERSISTENT, gemm(257, 263, 523, layout=layout), {"OVERLAP": 1, **config}, cache)
+        executed(PERSISTENT, gemm(257, 263, 1035, layout=layout), {"OVERLAP": 1, **config}, cache)
 
 
 @pytest.mark.parametrize("counted", [False, True], ids=["nothing copied", "counted as copied"])
 def test_what_multiplies_copies_that_are_being_made_waits_for_each_chunk(counted: bool, cache: CompileCache) -> None:
     """Both launches at once, the one that multiplies first. If the counts say that all is there, it does not wait."""
-    problem = gemm(257, 131, 771)
+    problem = gemm(257, 131, 1283)
     config = PERSISTENT.config_for(problem, H200, {"OVERLAP": 1})
     plan = PERSISTENT.plan(problem, config, H200)  # type: ignore[misc]
     run = PlanRun(
@@ -93,7 +93,7 @@ def test_what_multiplies_copies_that_are_being_made_waits_for_each_chunk(counted
                 time.sleep(0.5)
                 assert not beside.done()
                 assert run.launch(copying).findings == []
-                assert counts.tolist() == [alignment.SMS] * 4
+                assert counts.tolist() == [alignment.SMS] * 3
         finally:
             counts[:] = alignment.SMS  # else it waits for ever
         assert beside.result(timeout=60).findings == []
