@@ -38,7 +38,6 @@ LONG, MANY_TILES, SHORT = ("gelu", "gelu-tanh", "silu"), ("4096x4096", "4200x512
 TURNS = "BM=128,BN=128,PINGPONG=1"
 REPEATED, REPEATS = (4096, 4000, 1024), 1000
 EDGES = ("127x255x95", "127x255x96", "256x512x128")  # the first copies A and B to where the copy engine reaches them
-ODD = ("130x257x99", "257x1031x515", "2047x2047x333", "1999x3001x1023", "4095x2047x4095")
 ALIGNED = ((1000, 1001), (2048, 2047), (4096, 4095))
 
 
@@ -117,18 +116,6 @@ def overlaps(topic: Topic) -> dict[str, Any]:
     assert run is not None
     asked = len(LONG) * 2 * len(LAYOUTS) * len(MANY_TILES) * len(SHORT)
     failed = passed(topic, "epilogues of many tiles, short k and long", records, asked)
-    return {"sample": sample(run), "failed": failed}
-
-
-def beside(topic: Topic) -> dict[str, Any]:
-    """Copies that are made while they are multiplied: few chunks of k and many, tiles fewer than SMs and more."""
-    run = topic.dgw(
-        "check", "--variant", PERSISTENT, "--dtype", "f16,bf16", "--layout", ",".join(LAYOUTS), "--shape",
-        ",".join(ODD), "--config", "OVERLAP=1", "--config", "OVERLAP=1,PINGPONG=0,BM=128,BN=192,CLUSTER_M=2",
-        "--no-store", "--json",
-    ).run  # fmt: skip
-    asked = 2 * 2 * len(LAYOUTS) * len(ODD)
-    failed = passed(topic, "copies made beside, odd sizes, types, layouts", list(run.records), asked)
     return {"sample": sample(run), "failed": failed}
 
 
@@ -234,7 +221,6 @@ PARTS: dict[str, Part] = {
     "bf16": lambda topic: ragged(topic, "bf16"),
     "random": chance,
     "overlaps": overlaps,
-    "beside": beside,
     "truncation": truncation,
     "repeats": repeats,
     "memcheck": memcheck,

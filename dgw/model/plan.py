@@ -64,8 +64,7 @@ class Launch(Noun, frozen=True, kw_only=True, tag="launch"):
     """One kernel launch. `grid` is always counted in blocks (not clusters); `shared_bytes` is dynamic shared memory.
 
     With `overlaps` it may start while the launch before it still runs (programmatic dependent launch): the kernel
-    itself waits, with griddepcontrol.wait or for counts in memory, before it reads what that one writes. With
-    `leaves_shared` SMs are set up for as much shared memory as they have, so that CTAs of the next fit beside these.
+    itself waits, with griddepcontrol.wait, before it reads what that one writes.
     """
 
     source: Source
@@ -76,7 +75,6 @@ class Launch(Noun, frozen=True, kw_only=True, tag="launch"):
     cluster: Dim3 = (1, 1, 1)
     shared_bytes: int = 0
     overlaps: bool = False
-    leaves_shared: bool = False
 
 
 class Fill(Noun, frozen=True, kw_only=True, tag="fill"):

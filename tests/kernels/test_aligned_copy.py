@@ -17,7 +17,6 @@ from dgw.model import Launch, Operand, Problem, Source, gemm
 from dgw.operands import layouts
 from dgw.toolchain.build import build
 from dgw.toolchain.cache import CompileCache
-from dgw.toolchain.devices import device
 from dgw.toolchain.nvrtc import compile_program
 from dgw.workbench.binding import argument_bytes
 from dgw.workbench.emulator.counters import Counters
@@ -56,7 +55,6 @@ class Copying:
     """The copying launch of a problem, run in the emulator; a buffer ends where the last line of its operand does."""
 
     problem: Problem
-    beside: bool = False  # chunk by chunk, for blocks that multiply beside
     names: tuple[str, ...] = field(init=False)
     stored: dict[str, Elements] = field(default_factory=dict)  # what the buffer of an operand holds
     first: dict[str, int] = field(default_factory=dict)  # address of its first element
@@ -72,19 +70,14 @@ class Copying:
             size = offset + layouts.extent(self.problem, name)
             self.stored[name] = bits.integers(1, 1 << 16, size, dtype=np.uint16)  # never what padding becomes
             self.first[name] = memory.register(name, self.stored[name], writable=False) + 2 * offset
-        for name, size in alignment.workspaces(self.problem, self.beside).items():
-            self.copies[name] = np.full(size // 2, 0 if name == alignment.DONE else 0xFFFF, np.uint16)
+        for name, size in alignment.workspaces(self.problem).items():
+            self.copies[name] = np.full(size // 2, 0xFFFF, np.uint16)
             self.first[name] = memory.register(name, self.copies[name])
         self.outcome = self._emulated(self.launch(), memory)
 
     def launch(self) -> Launch:
-        found = alignment.copying(self.problem, self.beside)[-1]
-        assert isinstance(found, Launch)
+        (found,) = alignment.copying(self.problem)
         return found
-
-    def done(self) -> list[int]:
-        """Blocks that have done their part of each chunk."""
-        return self.copies[alignment.DONE].view(np.uint32).tolist()
 
     def _emulated(self, launch: Launch, memory: Memory) -> Outcome:
         def tensor_map(_: object) -> bytes:
@@ -112,11 +105,9 @@ class Copying:
         return found
 
 
-def copying(problem: Problem) -> Launch:
+def copying(problem: Problem) -> tuple[Launch, ...]:
     """The launch that copies what has to be."""
-    (found,) = alignment.copying(problem)
-    assert isinstance(found, Launch)
-    return found
+    return alignment.copying(problem)
 
 
 def is_right(copying: Copying, names: Sequence[str] = ("a", "b")) -> None:
@@ -154,13 +145,11 @@ def test_a_base_off_alignment_is_copied_from_its_first_element_on(offset: int) -
 
 
 @pytest.mark.parametrize("name", ["a", "b"])
-def test_one_operand_alone_is_copied_by_as_many_blocks_as_its_lines_need(name: str) -> None:
+def test_one_operand_alone_is_copied_by_one_row_of_blocks(name: str) -> None:
     odd = (1001, 1001, 0)
     problem = strided(*(odd if name == "a" else (8, 8, 0)), *(odd if name == "b" else (64, 64, 0)), rows=6)
     copying = Copying(problem)
-    lines, width = alignment.stored_shape(problem, name)
-    parts = -(-lines // alignment.LINES) * -(-width // alignment.LINE)
-    assert copying.launch().grid == (-(-parts * 8 // alignment.THREADS), 1, 1)
+    assert copying.launch().grid[1] == 1
     is_right(copying, (name,))
 
 
@@ -171,18 +160,17 @@ def test_lines_end_where_their_memory_does(rows: int) -> None:
 
 
 def test_blocks_stride_over_what_is_larger_than_the_grid(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alignment, "SMS", 3)
-    monkeypatch.setattr(alignment, "RESIDENT", 1)
+    monkeypatch.setattr(alignment, "BLOCKS", 3)
     copying = Copying(strided(1001, 1001, 0, 129, 131, 2, 50))
-    assert copying.launch().grid == (3, 1, 1)
+    assert copying.launch().grid == (3, 2, 1)
     is_right(copying)
 
 
 def test_a_problem_of_a_thousand_fills_every_sm_in_one_wave() -> None:
-    launch = copying(gemm(1001, 1001, 1001))
-    assert 132 <= launch.grid[0] <= alignment.SMS * alignment.RESIDENT
-    launch = copying(gemm(16383, 16383, 16383))
-    assert launch.grid[0] == alignment.SMS * alignment.RESIDENT
+    (launch,) = copying(gemm(1001, 1001, 1001))
+    assert 132 <= launch.grid[0] * launch.grid[1] <= alignment.BLOCKS
+    (launch,) = copying(gemm(16383, 16383, 16383))
+    assert launch.grid[0] == alignment.BLOCKS
 
 
 @pytest.mark.parametrize(("step", "off"), [(1001, 7 / 8), (1002, 3 / 4), (1004, 1 / 2)])
@@ -198,27 +186,8 @@ def test_a_line_is_read_in_sixteen_bytes_and_only_off_alignment_twice(step: int,
     assert totals["global_bytes_ld"] <= (1 + off) * moved
 
 
-@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
-@pytest.mark.parametrize(("m", "n", "k"), [(67, 131, 1027), (67, 131, 1028), (9, 515, 100), (515, 64, 513)])
-def test_chunks_of_k_are_copied_one_after_the_other_and_counted(layout: str, m: int, n: int, k: int) -> None:
-    problem = gemm(m, n, k, layout=layout)
-    copying = Copying(problem, beside=True)
-    is_right(copying, alignment.copied(problem))
-    assert copying.done() == [alignment.SMS] * -(-k // alignment.CHUNK)
-
-
-@pytest.mark.parametrize("beside", [False, True])
-def test_the_copy_spills_no_registers_and_its_blocks_fit(beside: bool, cache: CompileCache) -> None:
-    """A full SM of them, or one beside the threads of a kernel that leaves it a fourth of the registers."""
-    problem = gemm(1001, 1001, 1001)
-    launch = alignment.copying(problem, beside)[-1]
-    assert isinstance(launch, Launch)
+def test_the_copy_spills_no_registers_and_its_blocks_fill_an_sm(cache: CompileCache) -> None:
+    (launch,) = copying(gemm(1001, 1001, 1001))
     used = build(launch.source, PERSISTENT.root, PERSISTENT.includes, "sm_90a", cache).resources(launch.entry)
     assert (used.spill_store_bytes, used.spill_load_bytes, used.local_bytes) == (0, 0, 0)
     assert used.registers <= 64
-    if beside:
-        config = PERSISTENT.config_for(problem, device("h200"), {"OVERLAP": 1})
-        other = PERSISTENT.plan(problem, config, device("h200")).launches[-1]  # type: ignore[misc]
-        made = build(other.source, PERSISTENT.root, PERSISTENT.includes, "sm_90a", cache).resources(other.entry)
-        assert 64 * launch.block[0] + made.registers * other.block[0] <= 65536
-        assert other.shared_bytes + 2 * 1024 <= 228 * 1024  # of which each CTA has one for itself

@@ -1,4 +1,4 @@
-"""What the driver is told of a launch: clusters, what it may overlap with, and shared memory that is left to others."""
+"""What the driver is told of a launch: clusters, and that it may start before the one before has ended."""
 
 from __future__ import annotations
 
@@ -37,11 +37,3 @@ def test_a_launch_says_its_cluster_and_that_it_may_start_early(cluster: tuple[in
     assert ("PROGRAMMATIC_STREAM_SERIALIZATION" in told) == overlaps
     if overlaps:
         assert told["PROGRAMMATIC_STREAM_SERIALIZATION"].programmaticStreamSerializationAllowed == 1
-
-
-def test_a_kernel_beside_which_others_run_leaves_them_shared_memory() -> None:
-    driver = Told()
-    Kernel(SimpleNamespace(driver=driver, stream=api.CUstream(7)), "kernel").leave_shared()  # type: ignore[arg-type]
-    ((name, (function, attribute, share)),) = driver.calls
-    assert (name, function, share) == ("cuFuncSetAttribute", "kernel", 100)
-    assert attribute.name == "CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT"

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from dgw.kernels.declaring import ceil_div, element_bytes, k_major
-from dgw.model import Argument, Fill, Launch, Pointer, Problem, Scalar, Source, TensorMap, Workspace
+from dgw.kernels.declaring import ceil_div, element_bytes
+from dgw.model import Argument, Launch, Pointer, Problem, Scalar, Source, TensorMap, Workspace
 
-LINE = 64  # elements that the copy's lines are a multiple of: 128 bytes, as L2 has them
+THREADS = 128
 LINES = 4  # of which a thread copies 16 bytes at once
-SMS = 132  # of an H200
-THREADS, RESIDENT = 128, 8  # of a block; blocks of an SM: they stride over what is more
-CHUNK = 512  # elements of k that are copied at a time where others multiply beside
-BESIDE_THREADS = 256  # of a block that copies there, with 64 registers each, which is what others leave of an SM's
-DONE = "chunks done"
+LINE = 64  # elements that the copy's lines are a multiple of: 128 bytes, as L2 has them
+LANES = 8  # that copy 128 bytes of a line
+BLOCKS = 132 * 1024 // THREADS  # of an operand: what an H200 runs at once; they stride over larger ones
 
 
 def stored_shape(problem: Problem, name: str) -> tuple[int, int]:
@@ -51,12 +49,9 @@ def copy_ld(problem: Problem, name: str) -> int:
     return ceil_div(stored_shape(problem, name)[1], LINE) * LINE
 
 
-def workspaces(problem: Problem, beside: bool = False) -> dict[str, int]:
-    """The copies, in bytes; `beside`: and a count of four bytes for each chunk of k."""
-    copies = {
-        f"aligned {name}": stored_shape(problem, name)[0] * copy_ld(problem, name) * 2 for name in copied(problem)
-    }
-    return copies | ({DONE: ceil_div(problem.k, CHUNK) * 4} if beside and copies else {})
+def workspaces(problem: Problem) -> dict[str, int]:
+    """The copies, in bytes."""
+    return {f"aligned {name}": stored_shape(problem, name)[0] * copy_ld(problem, name) * 2 for name in copied(problem)}
 
 
 def redirected(problem: Problem, box: TensorMap) -> TensorMap:
@@ -66,36 +61,26 @@ def redirected(problem: Problem, box: TensorMap) -> TensorMap:
     return msgspec.structs.replace(box, workspace=f"aligned {box.operand}", ld=copy_ld(problem, box.operand))
 
 
-def copying(problem: Problem, beside: bool = False) -> tuple[Launch | Fill, ...]:
-    """The launch that makes the copies; none where the operands are read in place.
-
-    `beside`: a block an SM does, CHUNK of k after CHUNK, and counts what is done in workspace DONE, cleared before.
-    """
+def copying(problem: Problem) -> tuple[Launch, ...]:
+    """The launch that makes the copies; none where the operands are read in place."""
     names = copied(problem)
     if not names:
         return ()
-    pair = (names[0], names[-1])  # twice the same where one is copied, the second time without lines
+    pair = (names[0], names[-1])  # twice the same where one is copied: there are no blocks of y 1 then
     shapes = [stored_shape(problem, name) for name in pair]
-    if len(names) == 1:
-        shapes[1] = (0, shapes[1][1])
     arguments: list[Argument] = [Pointer(operand=name) for name in pair]
     arguments += [Workspace(name=f"aligned {name}") for name in pair]
     arguments += [Scalar(name=f"lines {i}", value=count) for i, (count, _) in enumerate(shapes)]
     arguments += [Scalar(name=f"width {i}", value=width) for i, (_, width) in enumerate(shapes)]
     arguments += [Scalar(name=f"ld{name}", dtype="i64") for name in pair]
-    threads, resident = (BESIDE_THREADS, 65536 // BESIDE_THREADS // 64) if beside else (THREADS, RESIDENT)
-    parts = sum(ceil_div(count, LINES) * ceil_div(width, LINE) for count, width in shapes)
-    along = [("true" if k_major(problem, name) else "false") for name in pair]
-    defines = (
-        ("THREADS", threads), ("RESIDENT", resident), ("LINES", LINES), ("ALONG_0", along[0]), ("ALONG_1", along[1]),
-        ("CHUNK", CHUNK),
-    )  # fmt: skip
-    launch = Launch(
-        source=Source(path="aligned_copy.cu", defines=defines),
-        entry="aligned_copy_in_chunks" if beside else "aligned_copy",
-        grid=(SMS if beside else min(SMS * RESIDENT, ceil_div(parts * 8, THREADS)), 1, 1),
-        block=(threads, 1, 1),
-        arguments=(*arguments, Workspace(name=DONE), Scalar(name="k")) if beside else tuple(arguments),
-        leaves_shared=beside,
+    most = max(ceil_div(count, LINES) * ceil_div(width, LINE) for count, width in shapes)
+    blocks = min(BLOCKS, ceil_div(most * LANES, THREADS))
+    return (
+        Launch(
+            source=Source(path="aligned_copy.cu", defines=(("THREADS", THREADS), ("LINES", LINES))),
+            entry="aligned_copy",
+            grid=(blocks, len(names), 1),
+            block=(THREADS, 1, 1),
+            arguments=tuple(arguments),
+        ),
     )
-    return (Fill(workspace=DONE), launch) if beside else (launch,)

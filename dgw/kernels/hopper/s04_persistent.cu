@@ -4,9 +4,6 @@
 // The producer does not stop where a tile ends: while the consumers finish and store one, the ring fills with the next. So
 // the position in the ring, slot and parity, is carried from tile to tile. The CTAs of a cluster take neighbouring tiles:
 // those in one row of tiles need the same A, those in one column the same B, and each loads a part for all of them.
-//
-// Where operands are copied first, chunk by chunk along k, it runs beside the blocks that copy (aligned_copy.cu), to which
-// it leaves registers.
 #include "dgw/tile_order.cuh"
 #include "dgw/tile_output.cuh"
 #include "dgw/wgmma_ring.cuh"
@@ -16,11 +13,11 @@ using namespace dgw;
 constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
 using Output = TileOutput<BN>;
 
-extern "C" __global__ void __launch_bounds__(Ring::THREADS + Ring::BESIDE, 1)
+extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
     persistent(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
                const __grid_constant__ TensorMap map_d, const char* c, char* d, const char* bias, const char* residual,
                const float* scale, int m, int n, int k, i64 ldc, i64 ldd, i64 ldr, float alpha, float beta,
-               float zero_point, const u32* chunks_done, u32 blocks) {
+               float zero_point) {
     extern __shared__ __align__(1024) unsigned char shared[];
     const int clusters_m = (m + BM * CLUSTER_M - 1) / (BM * CLUSTER_M);
     const int clusters_n = (n + BN * CLUSTER_N - 1) / (BN * CLUSTER_N);
@@ -37,16 +34,11 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS + Ring::BESIDE, 1)
     if (ring.is_producer()) {
         ring.shrink();
         if (ring.is_issuer()) {
-            Chunks chunks = {chunks_done, blocks};
-            if constexpr (CHUNK == 0) wait_for_operands();
+            wait_for_operands();
             for (u32 index = blockIdx.x / CLUSTER; index < tiles; index += gridDim.x / CLUSTER) {
                 const TilePlace tile = place(index);
-                for (int i = 0; i < tiles_k; ++i) {
-                    chunks.wait_for(i);
-                    ring.fetch(map_a, map_b, tile.m, tile.n, i * DEPTH);
-                }
+                for (int i = 0; i < tiles_k; ++i) ring.fetch(map_a, map_b, tile.m, tile.n, i * DEPTH);
             }
-            if constexpr (CHUNK > 0) wait_for_operands();  // whoever waits for this launch waits for that one
             ring.drain();
         }
     } else {

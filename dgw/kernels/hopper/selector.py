@@ -190,13 +190,8 @@ def candidates(problem: Problem, pinned: Config, device: Device) -> tuple[Config
 def _has_turns(problem: Problem, device: Device) -> bool:
     """Whether warpgroups that take turns have enough of them, and tensor cores to keep busy rather than DRAM."""
     tiles = ceil_div(problem.m, TURNS[0]) * ceil_div(problem.n, TURNS[1])
-    enough = products(problem, device) >= PRODUCTS * problem.compulsory_bytes / DRAM_BYTES
-    return tiles >= LEAST_TURNS * device.sms and enough
-
-
-def products(problem: Problem, device: Device) -> float:
-    """Seconds of all products, were all tensor cores always busy."""
-    return problem.flops / (device.sms * FLOPS * CLOCK)
+    products = problem.flops / (device.sms * FLOPS * CLOCK)
+    return tiles >= LEAST_TURNS * device.sms and products >= PRODUCTS * problem.compulsory_bytes / DRAM_BYTES
 
 
 def _is_crowded(problem: Problem, config: Config) -> bool:

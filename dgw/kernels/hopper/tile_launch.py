@@ -6,7 +6,7 @@ import re
 
 from dgw.kernels import declaring
 from dgw.kernels.hopper import alignment, tiling
-from dgw.model import Argument, Config, Launch, Plan, Problem, Scalar, Source, Workspace
+from dgw.model import Config, Launch, Plan, Problem, Source
 
 
 def plan(
@@ -17,13 +17,11 @@ def plan(
     map_d: bool,
     threads: int | None = None,
     clusters: int | None = None,
-    beside: bool | None = None,
 ) -> Plan:
     """`source` is NAME.cu or sNN_NAME.cu with the kernel NAME. With `map_d` it takes a tensor map of D, which is a map
     of A where the copy engine does not store D; without, it stores D from registers.
 
-    By default a cluster for each cluster of tiles of D, and the threads of a ring. `beside`: whether the kernel, which
-    then takes how far they are, runs beside the blocks that copy operands; None: it does not know of them.
+    By default a cluster for each cluster of tiles of D, and the threads of a ring.
     """
     output = tiling.output_of(problem) if map_d else tiling.FROM_REGISTERS
     tile = tiling.Tiling.of(problem, config, output)
@@ -36,15 +34,10 @@ def plan(
         boxes.append(tiling.output_box(problem, tile.columns) if by_engine else boxes[0])
     defines = tiling.defines(problem, config, output)
     crowded = {"c", "residual"} <= problem.operands().keys()
-    defines["KEEP_BIAS"] = "false" if crowded or beside or output == tiling.FROM_REGISTERS else "true"
+    defines["KEEP_BIAS"] = "false" if crowded or output == tiling.FROM_REGISTERS else "true"
     defines["GROUP_M"] = declaring.integer(config, "GROUP_M")
-    copies = alignment.copying(problem, bool(beside))
+    copies = alignment.copying(problem)
     defines["COPIED"] = "true" if copies else "false"
-    defines["CHUNK"] = alignment.CHUNK if beside else 0
-    progress: tuple[Argument, ...] = ()
-    if beside is not None:
-        counts = Workspace(name=alignment.DONE) if beside else Scalar(name="no chunks", dtype="i64", value=0)
-        progress = (counts, Scalar(name="blocks", value=alignment.SMS if beside else 0))
     wanted = tile.clusters(problem) if clusters is None else clusters
     launch = Launch(
         source=Source(path=source, defines=tuple(defines.items())),
@@ -52,17 +45,9 @@ def plan(
         grid=(wanted * tile.cluster, 1, 1),
         block=(threads or tile.threads, 1, 1),
         cluster=(tile.cluster, 1, 1),
-        arguments=(
-            *(alignment.redirected(problem, box) for box in boxes),
-            *tiling.epilogue_arguments(problem),
-            *progress,
-        ),
+        arguments=(*(alignment.redirected(problem, box) for box in boxes), *tiling.epilogue_arguments(problem)),
         shared_bytes=tile.shared_bytes,
         overlaps=bool(copies),
     )
-    return Plan(
-        steps=(*copies, launch),
-        workspaces=alignment.workspaces(problem, bool(beside)),
-        kernels=2 if copies else 1,
-        tile=(tile.bm, tile.bn),
-    )
+    steps = (*copies, launch)
+    return Plan(steps=steps, workspaces=alignment.workspaces(problem), kernels=len(steps), tile=(tile.bm, tile.bn))

@@ -36,12 +36,6 @@ PINGPONG = Tunable(
     values=(0, 1),
     meaning="whether two warpgroups compute tiles in turn instead of one together",
 )
-OVERLAP = Tunable(
-    name="OVERLAP",
-    default=0,
-    values=(0, 1),
-    meaning="whether operands that have to be copied are copied while they are multiplied",
-)
 SETMAXNREG = Tunable(
     name="SETMAXNREG",
     default=1,

@@ -35,11 +35,6 @@ class Kernel:
             self._gpu.driver.call("cuFuncSetAttribute", self._function, enum, size)
             self._granted = size
 
-    def leave_shared(self) -> None:
-        """Have as much of an SM's memory as possible set up as shared, for CTAs of others."""
-        enum = self._gpu.driver.api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
-        self._gpu.driver.call("cuFuncSetAttribute", self._function, enum, 100)  # per cent
-
     def bind(
         self,
         grid: Dim3,
@@ -212,6 +207,4 @@ def _bind_launch(
         for argument in step.arguments
     ]
     kernel = kernels.get(cubin, step.entry)
-    if step.leaves_shared:
-        kernel.leave_shared()
     return kernel.bind(step.grid, step.block, parameters, step.shared_bytes, step.cluster, step.overlaps)

@@ -62,7 +62,7 @@ class PlanRun:
             if isinstance(step, Fill):
                 self.workspaces[step.workspace][:] = step.byte
             else:
-                found.append(LaunchRun(step, self.launch(step)))
+                found.append(LaunchRun(step, self._launch(step)))
         return found
 
     def tiles(self, runs: Sequence[LaunchRun]) -> list[Tile] | None:
@@ -76,8 +76,7 @@ class PlanRun:
         tiling = Tiling(self.case.problem, self.plan.tile)
         return runs[0].coverage.grid == tiling.total and len(tiling.classes()) == 1
 
-    def launch(self, launch: Launch) -> Coverage:
-        """Execute one launch of the plan. Raises EmulatorError as `run` does."""
+    def _launch(self, launch: Launch) -> Coverage:
         problem, grid = self.case.problem, launch.grid
         if launch.cluster[1:] != (1, 1):
             raise EmulatorError(f"{launch.entry}: only clusters along x are emulated", "another shape of the cluster")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 
 from dgw.kernels.hopper import alignment
@@ -17,7 +14,6 @@ from dgw.toolchain.build import build
 from dgw.toolchain.cache import CompileCache
 from dgw.toolchain.devices import device
 from dgw.workbench.collectors.emulator import Emulation, emulate
-from dgw.workbench.emulator.launching import PlanRun
 
 H200 = device("h200")
 PERSISTENT = load()["hopper/persistent"]
@@ -63,44 +59,6 @@ def test_operands_off_sixteen_bytes_are_copied_first(
     problem = msgspec.structs.replace(plain, a=a, b=b)
     assert alignment.copied(problem) == copied
     executed(PERSISTENT, problem, {**ALONE, "BM": 128, "BN": 64}, cache)
-
-
-@pytest.mark.parametrize("config", [
-    {}, {"PINGPONG": 0, "BN": 64}, {"PINGPONG": 0, "BM": 64, "BN": 96}, {"PINGPONG": 0, "CLUSTER_M": 2, "CLUSTER_N": 1},
-], ids=str)  # fmt: skip
-def test_operands_are_copied_in_chunks_of_k(config: Config, cache: CompileCache) -> None:
-    for layout in ("nt", "tn"):
-        executed(PERSISTENT, gemm(257, 263, 1035, layout=layout), {"OVERLAP": 1, **config}, cache)
-
-
-@pytest.mark.parametrize("counted", [False, True], ids=["nothing copied", "counted as copied"])
-def test_what_multiplies_copies_that_are_being_made_waits_for_each_chunk(counted: bool, cache: CompileCache) -> None:
-    """Both launches at once, the one that multiplies first. If the counts say that all is there, it does not wait."""
-    problem = gemm(257, 131, 1283)
-    config = PERSISTENT.config_for(problem, H200, {"OVERLAP": 1})
-    plan = PERSISTENT.plan(problem, config, H200)  # type: ignore[misc]
-    run = PlanRun(
-        Case(problem=problem, variant=PERSISTENT.id, config=config), plan,
-        lambda source: build(source, PERSISTENT.root, PERSISTENT.includes, H200.arch, cache).ptx, full_grid=True,
-    )  # fmt: skip
-    copying, multiplying = plan.launches
-    counts = run.workspaces[alignment.DONE].view(np.uint32)
-    counts[:] = alignment.SMS if counted else 0
-    with ThreadPoolExecutor(1) as other:
-        beside = other.submit(run.launch, multiplying)
-        try:
-            if not counted:
-                time.sleep(0.5)
-                assert not beside.done()
-                assert run.launch(copying).findings == []
-                assert counts.tolist() == [alignment.SMS] * 3
-        finally:
-            counts[:] = alignment.SMS  # else it waits for ever
-        assert beside.result(timeout=60).findings == []
-    block = (0, slice(0, problem.m), slice(0, problem.n))
-    operands = run.buffers.inputs(block)
-    wanted = operands["a"].astype(np.float64) @ operands["b"].astype(np.float64)
-    assert np.allclose(run.buffers.output(block), wanted, rtol=1e-3, atol=0.01) == (not counted)
 
 
 @pytest.mark.parametrize("config", [

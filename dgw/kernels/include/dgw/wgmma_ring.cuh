@@ -13,8 +13,6 @@ struct Ring {
     static constexpr int CONSUMERS = !PINGPONG && BM == 64 ? 1 : 2;
     static constexpr int TEAM = PINGPONG ? 1 : CONSUMERS;
     static constexpr int THREADS = 128 * (CONSUMERS + 1);
-    static constexpr int BESIDE = CHUNK > 0 ? 96 : 0;  // threads more would find registers, which are left to other blocks
-    static_assert(CHUNK == 0 || SETMAXNREG || CONSUMERS == 1, "sums and addresses need more than those of all threads");
     static constexpr int TILES_M = BM / 64 / TEAM;
     static constexpr int TILES_N = BN / 8;
     using TileA = WgmmaTile<K_MAJOR_A, BM, CLUSTER_N>;
@@ -58,7 +56,7 @@ struct Ring {
         if constexpr (SETMAXNREG && CONSUMERS > 1) give_registers<24>();
     }
     static __device__ __forceinline__ void grow() {
-        if constexpr (SETMAXNREG && CONSUMERS > 1) take_registers<(CHUNK > 0 ? 176 : 240)>();
+        if constexpr (SETMAXNREG && CONSUMERS > 1) take_registers<240>();
     }
 
     // The issuer: waits until a slot is free everywhere and has the next tiles copied to it.

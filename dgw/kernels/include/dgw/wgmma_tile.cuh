@@ -53,23 +53,6 @@ __device__ __forceinline__ void wait_for_operands() {
     if constexpr (COPIED) wait_for_launch_before();
 }
 
-// The same where that launch copies CHUNK of k at a time, and `blocks` of it are counted for each chunk that is there.
-struct Chunks {
-    static constexpr int TILES = CHUNK / DEPTH;
-    const u32* done;
-    u32 blocks;
-    int there = 0;  // tiles along k
-
-    // Before tile `tile` along k.
-    __device__ __forceinline__ void wait_for(int tile) {
-        if constexpr (CHUNK > 0) {
-            if (tile < there) return;
-            wait_for_blocks(done + tile / TILES, blocks);
-            there = (tile / TILES + 1) * TILES;
-        }
-    }
-};
-
 // Nothing that reads the sums is moved up to where they are still being added to.
 template <int TILES_M, int TILES_N>
 __device__ __forceinline__ void hold_back(float (&sums)[TILES_M][TILES_N][4]) {
