@@ -66,7 +66,7 @@ def test_every_part_asks_only_for_what_the_commands_know(script: ModuleType, mon
 
     for part in script.PARTS.keys() - {"repeats"}:
         measured(script, monkeypatch, part, answer)
-    assert len(asked) == script.BATCHES + 5 + len(script.LONG)
+    assert len(asked) == script.BATCHES + 6 + len(script.LONG)
     for command, *options in asked:
         assert {option for option in options if option.startswith("--")} <= known[command]
 
