@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from dgw.commands import options
@@ -74,13 +77,13 @@ def show(
         say(render(_config_facts(variant, cases, where)) if json else _configs(variant, cases, where))
     else:
         asked = cases[0] if shape else None
-        say(render(_facts(variant, asked, where)) if json else _overview(variant, where, asked))
+        say(render(_facts(variant, asked, where)) if json else _overview(variant, where, asked, ask))
 
 
 def _facts(variant: Variant, asked: Case | None, device: Device) -> dict[str, object]:
     chosen = {}
     if asked:
-        refused = variant.refuses(asked.problem, asked.config, device)
+        refused = _reason(variant, asked, device)
         chosen = {"chosen": _choice(variant, asked, device), "refused": refused}
     return {
         "id": variant.id, "version": variant.version, "stage": variant.stage, "idea": variant.idea,
@@ -89,7 +92,7 @@ def _facts(variant: Variant, asked: Case | None, device: Device) -> dict[str, ob
     }  # fmt: skip
 
 
-def _overview(variant: Variant, device: Device, asked: Case | None) -> str:
+def _overview(variant: Variant, device: Device, asked: Case | None, ask: options.Ask) -> str:
     from dgw.reports.terminal import listing
 
     stage = f"stage {variant.stage} of {variant.family}" if variant.stage is not None else variant.family
@@ -107,21 +110,51 @@ def _overview(variant: Variant, device: Device, asked: Case | None) -> str:
         *([("notes", variant.notes)] if variant.notes else []),
     ]
     text = listing((variant.id, f"version {variant.version}"), rows, width(), colour())
-    parts = [text, _tunables(variant) if variant.space else "", _answer(variant, asked, device) if asked else ""]
+    answer = _answer(variant, asked, device, ask) if asked else ""
+    parts = [text, _tunables(variant) if variant.space else "", answer]
     return "\n\n".join(part for part in parts if part)
 
 
-def _answer(variant: Variant, asked: Case, device: Device) -> str:
-    """Which config the problem gets, or why it is refused."""
+def _answer(variant: Variant, asked: Case, device: Device, ask: options.Ask) -> str:
+    """Which config the problem gets, or why it is refused and what to type instead."""
     from dgw.reports.tables import config_text
 
-    reason = variant.refuses(asked.problem, asked.config, device)
+    reason = _reason(variant, asked, device)
     if reason:
-        return f"refused for {asked.problem.shape}: {reason}"
+        return f"refused for {asked.problem.shape}: {reason}\n  try: {_instead(variant, asked, device, ask)}"
     config = config_text(asked.config)
     return (
         _chosen(variant, asked, device) or f"config for {asked.problem.shape}: {config or 'there is nothing to tune'}"
     )
+
+
+def _reason(variant: Variant, case: Case, device: Device) -> str:
+    """Why the variant refuses a case, empty where it does not. A kernel may leave its types to its declaration."""
+    dtype = case.problem.a.dtype
+    unasked = "" if dtype in variant.dtypes else f"{variant.id} takes {', '.join(variant.dtypes)}, not {dtype}"
+    return unasked or variant.refuses(case.problem, case.config, device) or ""
+
+
+def _instead(variant: Variant, case: Case, device: Device, ask: options.Ask) -> str:
+    """What to type after a refusal: the same in a type that the variant takes, else what its configs need."""
+    from dgw.commands import request
+    from dgw.recipes.retyping import knowing, show
+
+    given = {"--kernel": ask.kernel, "--kernels": ask.kernels}
+    own = [word for option, path in given.items() if path is not None for word in (option, str(path))]
+    for dtype in variant.dtypes if case.problem.a.dtype not in variant.dtypes else ():
+        with contextlib.suppress(UsageError):  # a type that does not go with the others that were asked for
+            problem = request.problems(replace(ask, dtype=[dtype]), "")[0]
+            config = variant.config_for(problem, device)
+            if not _reason(variant, msgspec.structs.replace(case, problem=problem, config=config), device):
+                return knowing(show(msgspec.structs.replace(case, problem=problem, config={})), own)
+    return knowing(_configs_of(case), own)
+
+
+def _configs_of(case: Case) -> str:
+    from dgw.recipes.retyping import show
+
+    return f"{show(case, '--configs')}; or another --shape, --dtype or --layout"
 
 
 def _tunables(variant: Variant) -> str:
@@ -135,12 +168,10 @@ def _launches(variant: Variant, case: Case, device: Device) -> Sequence[Launch]:
     """The launches of a case. Raises UsageError where the variant refuses it or has no kernel of its own."""
     if variant.plan is None:
         raise UsageError(f"{variant.id} calls foreign code and has no source of its own", f"dgw show {variant.id}")
-    reason = variant.refuses(case.problem, case.config, device)
+    reason = _reason(variant, case, device)
     if reason:
-        from dgw.recipes.retyping import show as show_again
-
-        hint = f"{show_again(case, '--configs')}, or another --shape, --dtype or --layout"
-        raise UsageError(f"{variant.id} refuses {case.problem.shape} {case.problem.layout}: {reason}", hint)
+        refused = f"{variant.id} refuses {case.problem.shape} {case.problem.layout}: {reason}"
+        raise UsageError(refused, _configs_of(case))
     return variant.plan(case.problem, case.config, device).launches
 
 
@@ -203,7 +234,7 @@ def _configs(variant: Variant, cases: Sequence[Case], device: Device) -> str:
 
 
 def _refusal(variant: Variant, case: Case, device: Device) -> str | None:
-    return variant.refuses(case.problem, case.config, device) if variant.plan else "foreign code"
+    return _reason(variant, case, device) or None if variant.plan else "foreign code"
 
 
 def _config_facts(variant: Variant, cases: Sequence[Case], device: Device) -> dict[str, object]:

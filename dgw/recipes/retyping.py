@@ -46,7 +46,7 @@ def again(command: str, case: Case, *more: str, config: bool = True) -> str:
     return shlex.join([*words, *(_config(case.config) if config else []), *more])
 
 
-def show(case: Case, what: str) -> str:
+def show(case: Case, what: str = "") -> str:
     """`dgw show VARIANT --WHAT` for the same problem and tunables."""
     options = problem_options(case.problem)
     kept: list[str] = []
@@ -54,7 +54,7 @@ def show(case: Case, what: str) -> str:
         if word in SHOWN:
             value = options[place + 1 : place + 2]
             kept += [word, *(one for one in value if not one.startswith("--"))]
-    return shlex.join(["dgw", "show", case.variant, what, *kept, *_config(case.config)])
+    return shlex.join(["dgw", "show", case.variant, *([what] if what else []), *kept, *_config(case.config)])
 
 
 def look_for_reason(case: Case) -> str:

@@ -18,6 +18,7 @@ from tests.commands.conftest import Dgw, Engine
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOWN = [name for name in COMMANDS if name not in HIDDEN]
+CHEATS = ROOT / "tests/cheats"
 VIEWS = ("source", "ptx", "sass", "configs")
 
 
@@ -80,6 +81,31 @@ def test_show_of_a_shape_says_which_config_it_gets_and_why(dgw: Dgw) -> None:
     assert "nothing to tune" in dgw("show", "baselines/cublas", "--shape", "64x64x64").out
     refused = dgw("show", "cuda/tensor-core", "--shape", "2x64x64x64").out
     assert "refused for 2x64x64x64: " in refused
+    assert "\n  try: dgw show cuda/tensor-core --configs --shape 2x64x64x64" in refused
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "instead"),
+    [
+        ("hopper/persistent", ("--dtype", "f32"), ("--dtype", "f16")),
+        ("hopper/persistent", ("--dtype", "s8", "--layout", "nt"), ("--dtype", "f16", "--layout", "nt")),
+        ("baselines/cublas", ("--dtype", "s8", "--out", "f32"), ("--dtype", "f16", "--out", "f32")),
+    ],
+)  # fmt: skip
+def test_show_of_a_type_that_a_variant_does_not_take_names_the_command_with_one_that_it_takes(
+    dgw: Dgw, name: str, asked: tuple[str, ...], instead: tuple[str, ...]
+) -> None:
+    refused = dgw("show", name, "--shape", "64x64x64", *asked).out
+    typed = refused.rstrip().rpartition("\n  try: ")[2]
+    assert typed == " ".join(("dgw show", name, "--shape 64x64x64", *instead))
+    assert f"refused for 64x64x64: {name} takes " in refused
+    assert "refused" not in dgw(*typed.split()[1:]).out
+
+
+def test_the_command_after_a_refusal_finds_the_users_own_kernel(dgw: Dgw) -> None:
+    honest = str(CHEATS / "honest.py")
+    refused = dgw("show", "honest", "--kernel", honest, "--shape", "64x64x64", "--dtype", "s8").out
+    assert refused.rstrip().endswith(f"try: dgw show --kernel {honest} cheats/honest --shape 64x64x64 --dtype f32")
 
 
 def test_show_prints_source_ptx_and_machine_code(dgw: Dgw) -> None:
