@@ -204,10 +204,16 @@ def build(source: Source, root: Path, includes: Sequence[Path], arch: str, cache
     `root`). UsageError when there is no such file, CompileError when it does not compile, Missing without NVRTC.
     """
     asked = _asked(source, root, includes, arch)
-    found = _found(source, asked, cache)
-    if found:
-        return found
-    path, recipe, folders = asked.path, asked.recipe, asked.folders
+    return _found(source, asked, cache) or _compiled(source, root, asked, cache)
+
+
+def build_anew(source: Source, root: Path, includes: Sequence[Path], arch: str, cache: CompileCache) -> Build:
+    """As `build`, for what is known not to be in `cache`: nothing is looked up there, and what is compiled is kept."""
+    return _compiled(source, root, _asked(source, root, includes, arch), cache)
+
+
+def _compiled(source: Source, root: Path, asked: _Asked, cache: CompileCache | None) -> Build:
+    path, recipe, folders, arch = asked.path, asked.recipe, asked.folders, asked.recipe.arch
     start = time.perf_counter()
     try:
         if source.language == "triton":
@@ -287,12 +293,16 @@ def build_many(
         result: Build | DgwError
         source, root, includes, arch = request.source, request.root, request.includes, request.arch
         try:
-            kept = None
-            if worth and source.language == "cuda":
-                kept = _found(source, _asked(source, root, includes, arch), cache)
-                if kept is None:  # a process is started only for what is to be compiled
-                    pool.compile(compilers.Task(source, str(root), tuple(map(str, includes)), arch))
-            result = kept or build(source, root, includes, arch, cache)
+            if not worth or source.language != "cuda":
+                result = build(source, root, includes, arch, cache)
+            else:
+                asked = _asked(source, root, includes, arch)
+                kept = _found(source, asked, cache)
+                task = compilers.Task(source, str(root), tuple(map(str, includes)), arch)
+                # a process is started only for what is to be compiled, and can be fetched from the cache
+                if kept is None and asked.complete and pool.compile(task):
+                    kept = _found(source, asked, cache)
+                result = kept or _compiled(source, root, asked, cache)
         except DgwError as error:
             result = error
         if on_done:

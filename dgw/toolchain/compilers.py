@@ -23,6 +23,7 @@ from dgw.model import Source
 
 WORTH_PROCESSES = 8  # programs to compile; fewer are done before the processes have started
 MOST_PROCESSES = 32
+_DONE, _FAILED = b"done\n", b"failed\n"
 
 
 Start = Callable[[Path], subprocess.Popen[bytes]]
@@ -49,9 +50,9 @@ class Compilers:
         for _ in range(count):
             self._idle.put(None)
 
-    def compile(self, task: Task) -> None:
-        """Have `task` compiled; returns when it is in the cache, or when no worker can do it."""
-        worker = self._idle.get()
+    def compile(self, task: Task) -> bool:
+        """Have `task`, which is not in the cache, compiled; whether a worker did it, so that it is there now."""
+        worker, answer = self._idle.get(), b""
         try:
             if worker is None or worker.poll() is not None:
                 worker = self._start(self._folder)
@@ -60,11 +61,12 @@ class Compilers:
             assert worker.stdout is not None
             worker.stdin.write(msgspec.json.encode(task) + b"\n")
             worker.stdin.flush()
-            worker.stdout.readline()
+            answer = worker.stdout.readline()
         except OSError:  # it cannot be started, or died: the one who asked compiles by himself
             worker = None
         finally:
             self._idle.put(worker)
+        return answer == _DONE
 
     def __enter__(self) -> Compilers:
         return self
@@ -87,16 +89,18 @@ def _start(folder: Path) -> subprocess.Popen[bytes]:
 
 
 def serve(folder: Path, asked: IO[bytes], answers: IO[bytes]) -> None:
-    """Compile what is asked for, until there is nothing more to read."""
-    from dgw.toolchain.build import build
+    """Compile what is asked for, until there is nothing more to read. Who asks has looked into the cache already."""
+    from dgw.toolchain.build import build_anew
     from dgw.toolchain.cache import CompileCache
 
     cache = CompileCache(folder)
     for line in asked:
         task = msgspec.json.decode(line, type=Task)
+        answer = _FAILED
         with contextlib.suppress(DgwError):
-            build(task.source, Path(task.root), tuple(map(Path, task.includes)), task.arch, cache)
-        answers.write(b"done\n")
+            build_anew(task.source, Path(task.root), tuple(map(Path, task.includes)), task.arch, cache)
+            answer = _DONE
+        answers.write(answer)
         answers.flush()
 
 

@@ -12,10 +12,11 @@ from dgw.model import Source
 from dgw.toolchain import build as build_module
 from dgw.toolchain import nvrtc, toolkit
 from dgw.toolchain.build import Build, Request, build, build_many, parse_log
-from dgw.toolchain.cache import CompileCache
+from dgw.toolchain.cache import CompileCache, Recipe
 from dgw.toolchain.elf import Cubin
 
 CUDA = Path(__file__).parents[1] / "data" / "cuda"
+ROOT = Path(__file__).parents[2]
 INCLUDES = [CUDA / "include"]
 
 
@@ -251,6 +252,46 @@ def test_many_sources_are_compiled_into_the_cache_by_processes_and_a_failure_is_
     ]  # fmt: skip
 
 
+def test_a_program_that_is_not_in_the_cache_is_looked_up_there_once_whether_it_compiles_or_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dgw.toolchain import compilers
+
+    missed = tmp_path / "missed"
+    real = CompileCache.get
+
+    def get(cache: CompileCache, recipe: Recipe) -> object:
+        found = real(cache, recipe)
+        if found is None:
+            with missed.open("a") as file:
+                file.write(f"{recipe.source}\n")
+        return found
+
+    def serving(folder: Path) -> subprocess.Popen[bytes]:
+        """A compiler process that says what it looked up in vain, as this one does."""
+        code = (
+            f"import sys; from pathlib import Path; sys.path[:0] = [{str(ROOT)!r}]\n"
+            "from dgw.toolchain import cache, compilers\n"
+            "def get(self, recipe):\n"
+            f"    Path({str(missed)!r}).open('a').write(f'{{recipe.source}} again\\n')\n"
+            "cache.CompileCache.get = get\n"
+            f"compilers.serve(Path({str(tmp_path / 'kept')!r}), sys.stdin.buffer, sys.stdout.buffer)\n"
+        )
+        return subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    monkeypatch.setattr(compilers, "WORTH_PROCESSES", 2)
+    monkeypatch.setattr(compilers, "_start", serving)
+    monkeypatch.setattr(CompileCache, "get", get)
+    for name, text in (("a", "{ *p = 1; }"), ("b", "{ oops }")):
+        (tmp_path / f"{name}.cu").write_text(f'extern "C" __global__ void {name}(int* p) {text}')
+    requests = [Request(Source(path=f"{name}.cu"), tmp_path, (), "sm_80") for name in "ab"]
+    found, failed = build_many(requests, CompileCache(tmp_path / "kept"), workers=2)
+    assert isinstance(found, Build)
+    assert found.cached  # a process compiled it
+    assert isinstance(failed, CompileError)
+    assert sorted(missed.read_text().splitlines()) == ["a.cu", "b.cu"]
+
+
 def test_a_compiler_process_that_dies_leaves_the_work_to_the_one_who_asked(tmp_path: Path) -> None:
     from dgw.toolchain.compilers import Compilers, Task
 
@@ -263,7 +304,7 @@ def test_a_compiler_process_that_dies_leaves_the_work_to_the_one_who_asked(tmp_p
     for start in (dead, never):
         with Compilers(tmp_path, 1, start) as pool:
             for _ in range(2):
-                pool.compile(Task(Source(path="spill.cu"), str(CUDA), (), "sm_80"))
+                assert not pool.compile(Task(Source(path="spill.cu"), str(CUDA), (), "sm_80"))
 
 
 def test_what_a_run_built_lately_is_not_read_again_and_a_failure_is_tried_again(
