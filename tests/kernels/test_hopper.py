@@ -254,7 +254,10 @@ def test_warpgroups_take_turns_at_large_problems_that_the_tensor_cores_bound(
     m: int, n: int, k: int, in_turn: bool
 ) -> None:
     """Not where DRAM bounds them, where CTAs have few tiles, or where other tiles cover D much better."""
-    assert chosen(PERSISTENT, gemm(m, n, k, layout="nt"))["PINGPONG"] == in_turn
+    choice = selector.choose(gemm(m, n, k, layout="nt"), {}, H200)
+    assert choice is not None
+    assert choice.config["PINGPONG"] == in_turn
+    assert any("take turns" in reason for reason in choice.reasons) == in_turn
 
 
 def test_the_selector_loses_little_among_the_candidates_that_were_timed() -> None:

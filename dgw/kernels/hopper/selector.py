@@ -228,12 +228,14 @@ def _reasons(problem: Problem, configs: tuple[Config, ...], seconds: F64, best: 
         default=best,
     )
     parts = f", k in {split} parts" if split > 1 else ""
+    turns = ("warpgroups take turns: one finishes a tile while the other multiplies the next",)
     return (
         f"{tiles} tiles of {bm}x{bn}{parts}: waves of {slots} CTAs: {waves}, "
         f"the last {100 * _last(tiles * split, slots):.0f} % full",
         f"{100 * covered:.0f} % of the tiles' area is D; ring of {config['STAGES']} slots",
         f"estimated {seconds[best] * 1e6:.1f} us; next best tile {configs[other]['BM']}x{configs[other]['BN']} "
         f"{seconds[other] * 1e6:.1f} us, of {len(configs)} candidates",
+        *(turns if config["PINGPONG"] else ()),
     )
 
 
