@@ -79,7 +79,7 @@ def _report(
 
 def _no_time(session: Session) -> str:
     text = f"Time was not measured because {session.machine.reason}."
-    if any(record.number("bound_time") is not None for record in session.records):
+    if any(r.outcome != "refused" and r.number("bound_time") is not None for r in session.records):
         text += f" The lower bound is what {session.machine.device.name} cannot beat, not an estimate."
     return text
 

@@ -181,6 +181,11 @@ def _copy_conflicts(record: Record) -> Cell:
     return _measured(record, "smem_bank_conflicts_ldgsts")
 
 
+def _bound(key: str) -> Find:
+    """Cells of the lower bound of the time: a case that is refused takes none."""
+    return lambda record: Cell() if record.outcome == "refused" else _measured(record, key)
+
+
 def _outcome(record: Record) -> Cell:
     return Cell(record.outcome)
 
@@ -196,8 +201,8 @@ SPECS: tuple[_Spec, ...] = (
     _Spec("energy", "energy per GEMM", "time", "energy"),
     _Spec("sm_clock", "SM clock", "time", "frequency", always=False),
     _Spec("power", "power", "time", "power", always=False),
-    _Spec("bound_time", "lower bound", "bound", "seconds", always=False),
-    _Spec("bound_pipe", "what binds", "bound", "text", always=False),
+    _Spec("bound_time", "lower bound", "bound", "seconds", always=False, find=_bound("bound_time")),
+    _Spec("bound_pipe", "what binds", "bound", "text", always=False, find=_bound("bound_pipe")),
     _Spec("flops", "work", "bound", "work", always=False),
     _Spec("compulsory_bytes", "compulsory bytes", "bound", "bytes", always=False),
     _Spec("achieved_occupancy", "occupancy achieved", "occupancy", "percent"),

@@ -79,6 +79,13 @@ def test_a_diagnosis_of_what_is_refused_says_why_and_does_not_end_with_0(dgw: Dg
     assert "it is not for this problem: hopper/persistent takes f16, bf16, not f32" in " ".join(ended.out.split())
 
 
+@pytest.mark.parametrize("command", ["check", "profile"])
+def test_a_refused_case_is_promised_no_lower_bound(dgw: Dgw, command: str) -> None:
+    ended = dgw(command, *CASE, "--dtype", "f32")
+    assert "refused" in ended.out
+    assert "lower bound" not in ended.out.lower()
+
+
 @pytest.mark.usefixtures("unable")
 def test_lower_bounds_of_the_problem_alone_explain_no_difference(dgw: Dgw) -> None:
     ended = dgw("compare", "hopper/tensor-core", "hopper/persistent", *CASE[2:], "--explain")

@@ -102,6 +102,14 @@ def test_charts_of_several_problems_stand_below_each_other_in_one_picture() -> N
     assert len(both.rows) == 2 * len(one.rows)
 
 
+def test_a_case_that_is_refused_is_in_no_chart_of_times() -> None:
+    refused = full_record("greedy", outcome="refused", measurements=(counted("bound_time", 1e-5, "s"),))
+    chart = picture("times", build([rich(), refused]))
+    assert chart is not None
+    assert [row[0] for row in chart.rows] == ["cuda/swizzled"]
+    assert picture("times", build([refused])) is None
+
+
 def test_only_charts_with_figures_are_available() -> None:
     assert available(blocks()) == list(KINDS)
     assert "timeline" not in available(build([full_record()]))

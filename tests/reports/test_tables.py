@@ -51,6 +51,21 @@ def test_what_the_card_promises_is_a_line_even_when_nothing_is_known() -> None:
     assert all(line.cells[0].value is None for line in block.lines if line.key != "outcome")
 
 
+def test_a_case_that_is_refused_has_no_lower_bound_but_one_that_failed_still_has() -> None:
+    bound = (counted("bound_time", 1e-5, "s"), counted("bound_pipe", "dram"), counted("flops", 1e9, "FLOP"))
+    refused, failed, good = (
+        full_record(name, outcome=outcome, check=None, measurements=bound)
+        for name, outcome in (("greedy", "refused"), ("broken", "compile-failed"), ("swizzled", "ok"))
+    )
+    (block,) = build([refused, failed, good])
+    lines = {line.key: [cell.value for cell in line.cells] for line in block.lines}
+    assert lines["bound_time"] == [None, 1e-5, 1e-5]
+    assert lines["bound_pipe"] == [None, "dram", "dram"]
+    assert lines["flops"] == [1e9] * 3
+    (alone,) = build([refused])
+    assert alone.line("bound_time") is None
+
+
 @pytest.mark.parametrize(
     ("figures", "line", "value"),
     [

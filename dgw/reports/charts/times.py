@@ -14,7 +14,9 @@ TIMES = (("time_cold", "series-1", "circle", "cold"), ("time_hot", "series-2", "
 
 
 def _known(record: Record) -> bool:
-    return any(record.number(metric) for metric in ("time_cold", "time_hot", "bound_time"))
+    return record.outcome != "refused" and any(
+        record.number(metric) for metric in ("time_cold", "time_hot", "bound_time")
+    )
 
 
 def build(block: Block) -> Chart | None:
