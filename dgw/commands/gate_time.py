@@ -119,21 +119,29 @@ class Place:
 def place(pick: TimePick) -> Iterator[Place]:
     """Hold a GPU. Raises Missing where there is none, or where somebody else has it for too long."""
     from dgw.commands.gate_lock import hold_gpu
-    from dgw.commands.session import machine
+    from dgw.commands.session import gpu_is_here
 
     ask = pick.ask()
+    if not gpu_is_here():
+        _machine(ask, {})  # says so, before anybody speaks of a GPU that could be locked
     with hold_gpu(pick.wait, pick.lock_clocks, pick.allow_shared) as variables:
-        try:
-            with _environment(variables):
-                where = machine(ask)
-        except Missing as error:
-            raise Missing(error.message, "dgw gate --exact, which needs no GPU, or dgw doctor") from error
+        where = _machine(ask, variables)
         store = None
         if not pick.no_store:
             from dgw.workbench.store import open_store
 
             store = open_store()
         yield Place(pick, ask, where, store, variables)
+
+
+def _machine(ask: Ask, variables: dict[str, str]) -> Machine:
+    from dgw.commands.session import machine
+
+    try:
+        with _environment(variables):
+            return machine(ask)
+    except Missing as error:
+        raise Missing(error.message, "dgw gate --exact, which needs no GPU, or dgw doctor") from error
 
 
 @contextlib.contextmanager

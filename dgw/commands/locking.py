@@ -43,7 +43,7 @@ def machine_to_lock(ask: Ask, megahertz: int) -> Machine:
 
 
 def try_lock(session: Session, names: Sequence[str] | None = None) -> None:
-    """Find out before anything is compiled, once a session, whether its clock may be locked on a GPU that is free.
+    """Find out before anything is measured, once a session, whether its clock may be locked on a GPU that is free.
 
     `names` are the GPUs of a sweep (none: all of them); without, it is the first that there is. Raises Missing where it
     may not, UsageError for a name that no GPU has.

@@ -67,12 +67,14 @@ class _Sweeping:
         self.twins: dict[str, list[str]] = {}
 
     def run(self) -> None:
-        try_lock(self.session, self.wish.gpus)
         earlier = self._same_command()
+        goes_on = self.session.ask.resume or bool(earlier)
+        if not goes_on:  # else it may be that nothing is left for which a clock would be locked
+            try_lock(self.session, self.wish.gpus)
         self.store = begin(self.session)
         self._refused()
         self._prepare()
-        if self.session.ask.resume or earlier:
+        if goes_on:
             self._take_over(earlier)
         on_gpu = self.session.machine.engine == "gpu"
         self._on_gpu() if on_gpu else self._on_cpu()
@@ -184,7 +186,7 @@ class _Sweeping:
 
     def _on_gpu(self) -> None:
         from dgw.workbench.protocol import SCREEN
-        from dgw.workbench.sweep.engine import Order, sweep
+        from dgw.workbench.sweep.engine import Order, idle, sweep
         from dgw.workbench.sweep.space import default
 
         cases = self._cases()
@@ -203,6 +205,8 @@ class _Sweeping:
             count=self.wish.count,
             policy=msgspec.structs.replace(SCREEN, locked_hz=self.session.locked_hz),
         )
+        if not idle(order):
+            try_lock(self.session, self.wish.gpus)
         force = self._force()
         done = False
         try:

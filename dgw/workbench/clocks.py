@@ -80,12 +80,11 @@ def try_lock(gpus: Sequence[Slot], megahertz: int, say: Callable[[str], None] = 
     Raises Missing, UsageError as `locked` does. GPUs that another process measures on are left alone: where there is no
     other, nothing is known yet.
     """
-    from dgw.workbench import slots
 
     def taken() -> bool:
         raise _Taken
 
-    with contextlib.suppress(_Taken), slots.hold(gpus, stopped=taken) as held, locked(held.slot.uuid, megahertz, say):
+    with contextlib.suppress(_Taken), hold(gpus, megahertz, say, taken):
         pass
 
 

@@ -137,7 +137,7 @@ def hold(
 ) -> Iterator[Held]:
     """The first of `slots` that no other process holds; waits for one, and says once through `waiting` that it does.
 
-    Raises KeyboardInterrupt when `stopped` says so meanwhile, Missing when the lock cannot be made.
+    Raises KeyboardInterrupt when `stopped` says so, before it waits or meanwhile, Missing when the lock cannot be made.
     """
     said = False
     while True:
@@ -149,12 +149,12 @@ def hold(
                 finally:
                     os.close(descriptor)
                 return
+        if stopped():
+            raise KeyboardInterrupt
         if not said:
             said = True
             many = f"{len(slots)} GPUs are" if len(slots) > 1 else "the GPU is"
             waiting(f"waiting: {many} being measured on by another dgw process")
-        if stopped():
-            raise KeyboardInterrupt
         time.sleep(POLL_S)
 
 

@@ -192,10 +192,18 @@ def test_a_gate_that_is_interrupted_is_130_and_says_what_it_has(gate: Gate, lab:
     assert lab.alive == 0
 
 
-def test_a_machine_without_a_gpu_is_6_and_told_of_the_exact_gate(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("options", [(), ("--lock-clocks", "1500")], ids=" ".join)
+def test_a_machine_without_a_gpu_is_6_and_told_of_the_exact_gate(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    def nothing_to_hold(*_: object) -> None:
+        pytest.fail("a GPU that is not there was to be held")
+
+    monkeypatch.setattr("dgw.commands.gate_lock.hold_gpu", nothing_to_hold)
     monkeypatch.setattr("dgw.commands.session.gpu_is_here", lambda: False)
-    ended = gate()
+    ended = gate(*options)
     assert ended.code == 6
+    assert "error: there is no GPU here" in ended.err
     assert ended.error_is_two_lines(), ended.err
     assert "dgw gate --exact" in ended.err
 

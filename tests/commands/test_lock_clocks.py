@@ -18,6 +18,7 @@ from dgw.commands import session
 from dgw.errors import Missing
 from dgw.model import Record
 from dgw.workbench import clocks, runner, slots
+from dgw.workbench.store import Store
 from dgw.workbench.sweep import race
 from tests.commands import test_diagnose_on_gpu
 from tests.commands.conftest import Dgw, Engine
@@ -236,12 +237,22 @@ def test_a_sweep_locks_every_gpu_that_it_holds_and_all_its_figures_say_so(
 def test_ctrl_c_in_a_sweep_gives_every_clock_back_and_the_command_that_goes_on_locks_again(
     gpus: Gpus, sweep: Sweep, guardian: Guardian, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    interrupt_at_the_third_record(monkeypatch)
+    put = interrupt_at_the_third_record(monkeypatch)
     ended = sweep("--gpus", "1", *SMALL, *LOCK)
     assert ended.code == 130
     assert "--lock-clocks 1500 --resume" in ended.err
     assert guardian.asked == [("GPU-1", 1500)]
     assert guardian.held == []
+    monkeypatch.setattr(Store, "put", put)
+    begun = len(gpus.begun("screen"))
+    guardian.forbids = "Insufficient Permissions"
+    ended = sweep("--gpus", "1", *SMALL, *LOCK, "--resume")
+    assert (ended.code, len(gpus.begun("screen"))) == (6, begun), ended.err
+    assert guardian.tried == ["GPU-1"] * 2
+    guardian.forbids = ""
+    assert sweep("--gpus", "1", *SMALL, *LOCK, "--resume").code == 0
+    assert guardian.asked == [("GPU-1", 1500)] * 2
+    assert guardian.tried == ["GPU-1"] * 3
 
 
 def test_a_gpu_that_falls_off_a_sweep_gives_its_clock_back(
@@ -271,6 +282,7 @@ def test_locked_and_free_sweeps_take_over_their_own_times_only(
         times = [time for r in records(again) if (time := r.get("time_cold")) is not None]
         assert {time.protocol.endswith("at 1500 MHz") for time in times} == {bool(more)}
     assert len(gpus.begun("screen")) == 2 * once
+    assert guardian.tried == ["GPU-0"]  # nothing was left to measure the second time
     best = dgw("best", "64x64x64", "-o", ".dgw/tuned.json")
     assert "SM clock locked at 1500 MHz" in best.out
     assert "Protocols: cold-graph/1 at 1500 MHz" in best.out

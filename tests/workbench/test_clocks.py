@@ -96,7 +96,9 @@ def test_whether_a_clock_may_be_locked_is_tried_on_a_gpu_that_nobody_measures_on
         try_lock(gpus, 1500)
         assert diary.read_text().splitlines() == ["lock GPU-2 1500 1500", "reset GPU-2"]
         monkeypatch.setenv("FORBIDDEN", "1")
-        try_lock(gpus[:1], 1500)  # nothing is known of it, so nothing is wrong yet
+        said: list[str] = []
+        try_lock(gpus[:1], 1500, said.append)  # nothing is known of it, so nothing is wrong yet
+        assert said == []  # and nobody waits
     with pytest.raises(Missing, match="Insufficient Permissions"):
         try_lock(gpus, 1500)
     with hold(gpus[:1]) as held:

@@ -98,6 +98,17 @@ def test_who_waits_says_so_once_and_can_be_stopped() -> None:
     assert said == ["waiting: the GPU is being measured on by another dgw process"]
 
 
+def test_who_does_not_wait_does_not_say_so() -> None:
+    said: list[str] = []
+    with (
+        hold([Slot("GPU-aa11")]),
+        pytest.raises(KeyboardInterrupt),
+        hold([Slot("GPU-aa11")], said.append, lambda: True),
+    ):
+        raise AssertionError("nobody may get here")
+    assert said == []
+
+
 def test_a_child_that_outlives_its_parent_keeps_the_gpu_and_its_end_frees_it() -> None:
     with hold([Slot("GPU-aa11")]) as held:
         child = subprocess.Popen(

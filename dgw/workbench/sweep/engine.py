@@ -73,15 +73,21 @@ def sweep(order: Order, force: Workforce, keep: Keep) -> dict[str, Record]:
     return _Sweep(order, force, keep).run()
 
 
+def idle(order: Order) -> bool:
+    """Whether nothing of the order is left to do: all is screened, no race is open, and what is wanted is counted."""
+    left = _Sweep(order, Workforce(Inline(), lambda lot: []), lambda record: None)
+    return not (left.screening() or left.races() or left.counts())
+
+
 class _Sweep:
     def __init__(self, order: Order, force: Workforce, keep: Keep) -> None:
         self.order, self.force, self._hand_on = order, force, keep
         self.records = dict(order.known)
 
     def run(self) -> dict[str, Record]:
-        self._screen()
-        self._race()
-        self._count()
+        self._do(self.screening())
+        self._do(self.races(), again=False)
+        self._do(self.counts(), again=False)
         return self.records
 
     def _keep(self, record: Record) -> None:
@@ -104,8 +110,8 @@ class _Sweep:
 
     # -- rounds
 
-    def _screen(self) -> None:
-        """Check and time what is not known. Problems that are whole on one GPU race there at once."""
+    def screening(self) -> list[Lot]:
+        """What is not known, to be checked and timed. Problems that are whole on one GPU race there at once."""
         waiting = [case for case in self.order.cases if case.key not in self.records]
         touched = {case.problem for case in waiting}
         whole: dict[Problem, int] = {}
@@ -119,26 +125,24 @@ class _Sweep:
             pieces = [case for case in portion if whole[case.problem] > 1 and case.key not in self.records]
             lots += [self._lot(entire, ("check", "time", "race"))] if entire else []
             lots += [self._lot(pieces, ("check", "time"))] if pieces else []
-        self._do(lots)
+        return lots
 
-    def _race(self) -> None:
+    def races(self) -> list[Lot]:
         """The finalists of problems that were in pieces, or whose race was lost: one problem, one GPU."""
         lots = []
         for records in by_problem(self.records).values():
             chosen = race.finalists(records, self.order.always)
             if chosen and not race.settled(chosen):
                 lots.append(self._lot((record.case for record in chosen), ("race",)))
-        self._do(lots, again=False)
+        return lots
 
-    def _count(self) -> None:
+    def counts(self) -> list[Lot]:
+        """Those whose counters are wanted and not there yet."""
         if self.order.count == "none" or self.order.counters == "none":
-            return
+            return []
         wanted = [case for case in self.order.cases if self._to_count(self.records.get(case.key))]
-        lots = [
-            self._lot(part, ("counters",), counters=self.order.counters)
-            for part in divided(wanted, self.force.width)
-        ]  # fmt: skip
-        self._do(lots, again=False)
+        portions = divided(wanted, self.force.width)
+        return [self._lot(part, ("counters",), counters=self.order.counters) for part in portions]
 
     def _to_count(self, record: Record | None) -> bool:
         if record is None or not ranked(record) or any(m.collector == "ncu" for m in record.measurements):

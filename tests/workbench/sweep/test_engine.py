@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ import pytest
 from dgw.errors import ChildFault, Missing
 from dgw.model import Case, Measurement, Record, gemm
 from dgw.workbench.sweep import race
-from dgw.workbench.sweep.engine import Inline, Order, Workforce, sweep
+from dgw.workbench.sweep.engine import Inline, Order, Workforce, idle, sweep
 from dgw.workbench.sweep.lots import Lot, divided
 
 
@@ -138,6 +138,18 @@ def test_what_is_known_is_not_done_again() -> None:
     assert gpus.lots == []
     assert kept == []
     assert found == before
+
+
+def test_an_order_is_idle_once_all_is_screened_raced_and_counted_as_it_wants() -> None:
+    counted = Order(CASES, counters="quick", count="finalists")
+    assert not idle(Order(CASES))
+    before, _ = run(Gpus(), Order(CASES))
+    assert idle(Order(CASES, known=before))
+    assert not idle(replace(counted, known=before))
+    screened = {key: msgspec.structs.replace(r, measurements=r.measurements[:1]) for key, r in before.items()}
+    assert not idle(Order(CASES, known=screened))
+    after, _ = run(Gpus(), counted)
+    assert idle(replace(counted, known=after))
 
 
 def test_a_part_that_is_known_goes_to_the_race_without_being_timed() -> None:
