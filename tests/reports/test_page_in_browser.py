@@ -157,7 +157,20 @@ def test_the_theme_follows_the_system_until_a_reader_chooses(page: Page) -> None
     page.resize(1400, 900)
 
 
-@pytest.mark.parametrize("width", [390, 768, 1400])
+@pytest.mark.parametrize("width", [320, 360, 1400])
+def test_every_chart_is_scaled_to_the_screen_as_a_whole_and_none_is_scrolled_sideways(page: Page, width: int) -> None:
+    page.resize(width, 900)
+    page.run("document.querySelectorAll('details').forEach(one => one.open = true)")
+    wide = page.run("""[...document.querySelectorAll('.chart svg')].filter(svg => {
+        const box = svg.getBoundingClientRect(), drawn = svg.viewBox.baseVal;
+        for (let e = svg.parentElement; e; e = e.parentElement) if (e.scrollWidth > e.clientWidth + 1) return true;
+        return box.right > innerWidth || Math.abs(box.height / box.width - drawn.height / drawn.width) > .01;
+    }).map(svg => svg.closest('.chart').dataset.chart)""")
+    assert wide == []
+    assert page.run("document.querySelectorAll('.chart svg').length") >= len(KINDS)
+
+
+@pytest.mark.parametrize("width", [360, 768, 1400])
 def test_the_page_is_never_wider_than_the_screen(page: Page, width: int) -> None:
     page.resize(width, 800)
     page.run("document.querySelectorAll('details').forEach(one => one.open = true)")
