@@ -9,7 +9,19 @@ from typing import Literal
 
 from dgw.errors import NotComparable
 from dgw.model import Config, Problem, Record
-from dgw.reports.heatmap_cells import STATES, Cells, Square, Standing, State, Value, best_of, protocol_of, taken
+from dgw.reports.heatmap_cells import (
+    STATES,
+    Best,
+    Cells,
+    Square,
+    Standing,
+    State,
+    Value,
+    best_of,
+    level,
+    protocol_of,
+    taken,
+)
 from dgw.reports.tables import SPECS, config_text, dtype_text, machine_text
 from dgw.reports.units import UNIT_STYLE, Style, shared_unit, show_in
 from dgw.workbench.locked_clock import said
@@ -85,8 +97,7 @@ class Grid:
     @property
     def standings(self) -> dict[Standing, str]:
         """How cells may stand, in words: only a race has a winner."""
-        raced = self.judged.startswith("winner")
-        words = ("winner", "tied with it") if raced else ("best", "equally good")
+        words = ("winner", "tied with it") if raced(self.judged) else ("best", "equally good")
         seen = {square.standing for square in self.squares}
         return {name: word for name, word in zip(("best", "tied"), words, strict=True) if name in seen}
 
@@ -120,6 +131,11 @@ class Axes:
     values: Mapping[str, Sequence[Value]] = field(default_factory=dict)
 
 
+def raced(how: str) -> bool:
+    """Whether the best was found by a race, given how it was found in words."""
+    return how.startswith("winner")
+
+
 def metrics_of(name: str) -> tuple[str, ...]:
     """The metrics that a name stands for, the preferred one first; itself where it is one already."""
     if name in ALIASES:
@@ -148,12 +164,20 @@ def grid(records: Iterable[Record], metric: str = "tflops", axes: Axes | None = 
     facets = tuple(name for name in axes.facets if name not in (x, y))
     values = {name: _values(name, known, axes) for name in (x, y, *facets)}
     protocol = protocol_of(known, key)
-    found = Cells(known, key, protocol, best_of(known, key, protocol))
+    best = best_of(known, key, protocol)
+    found = Cells(known, key, protocol, best)
     panels = [
         Panel(at, tuple(tuple(found.square({**dict(at), x: a, y: b}) for a in values[x]) for b in values[y]))
         for at in (tuple(zip(facets, chosen, strict=True)) for chosen in product(*(values[f] for f in facets)))
     ]
-    return _finished(known, key, protocol, panels, (x, values[x]), (y, values[y]), facets)
+    even = level([square for panel in panels for row in panel.rows for square in row])
+    if even and not raced(best.how):
+        panels = [
+            Panel(one.at, tuple(tuple(replace(s, standing="") for s in row) for row in one.rows)) for one in panels
+        ]
+        best = Best()
+    judged = "; ".join(part for part in (best.how, even) if part)
+    return _finished(known, key, protocol, judged, panels, (x, values[x]), (y, values[y]), facets)
 
 
 def widest(records: Sequence[Record]) -> Axes:
@@ -222,6 +246,7 @@ def _finished(
     records: Sequence[Record],
     metric: str,
     protocol: str,
+    judged: str,
     panels: Sequence[Panel],
     x: tuple[str, tuple[Value, ...]],
     y: tuple[str, tuple[Value, ...]],
@@ -252,7 +277,7 @@ def _finished(
         rest=_rest(records, {x[0], y[0], *facets}),
         over=_over(records, {x[0], y[0], *facets}),
         protocol=protocol,
-        judged=best_of(records, metric, protocol).how,
+        judged=judged,
         low=min(values, default=0.0),
         high=max(values, default=0.0),
         unit=unit,

@@ -75,7 +75,7 @@ class Best:
 
 
 def best_of(records: Sequence[Record], metric: str, protocol: str) -> Best:
-    """From the race where there was one; without times the best figure, unless most of them are equal."""
+    """From the race where there was one; without times the best figure, unless most of them are equal, or all."""
     said = {record.case.key: race.verdict(record) for record in records}
     if "best" in said.values():
         best, tied = (frozenset(key for key, verdict in said.items() if verdict == name) for name in ("best", "tied"))
@@ -91,12 +91,22 @@ def best_of(records: Sequence[Record], metric: str, protocol: str) -> Best:
         return Best()
     end = min(values.values()) if better == "lower" else max(values.values())
     equal = frozenset(key for key, value in values.items() if value == end)
+    if len(equal) == len(values) > 1:
+        return Best()  # which `level` says of what is shown
     if 2 * len(equal) > len(values) > 1:
         return Best(how="most cells are equally good")
     word = "smallest" if better == "lower" else "largest"
     if len(equal) == 1:
         return Best(equal, how=f"outlined: the {word}")
     return Best(tied=equal, how=f"hatched: the {word}, equal to the last digit")
+
+
+def level(squares: Sequence[Square]) -> str:
+    """That all cells show the same, in words; empty where they do not, or are not two with a figure."""
+    values = [square.value for square in squares if square.value is not None]
+    if len(values) < 2 or len(set(values)) > 1:
+        return ""
+    return "all cells are equal" if len(values) == len(squares) else "all cells with a figure are equal"
 
 
 @dataclass(frozen=True)

@@ -125,6 +125,42 @@ def test_without_times_the_best_figure_is_marked_but_nobody_wins() -> None:
     assert "winner" not in made.standings.values()
 
 
+def even(verdict: str = "", *more: Record) -> Grid:
+    """Two by two cells of the same time: one of their configs is worse, as it is in every cell."""
+    cells = list(itertools.product((64, 128), (32, 64)))
+    best = [record(1e-3, verdict=verdict if (bm, bn) == (64, 32) else "", BM=bm, BN=bn, WM=16) for bm, bn in cells]
+    rest = [record(2e-3, BM=bm, BN=bn, WM=32) for bm, bn in cells]
+    return grid([*best, *rest, *more], "time", Axes("BN", "BM"))
+
+
+def test_a_map_of_equal_cells_says_that_they_are_equal_and_names_no_best() -> None:
+    made = even()
+    assert {square.value for square in made.squares} == {1e-3}
+    assert made.judged == "all cells are equal"
+    assert made.standings == {}
+    picture = texts(made)
+    assert picture.count("1.000 ms") == 1  # the scale has one colour
+    assert not [s for s in chart.build(made).drawing.shapes if isinstance(s, Line) and s.thick in (5.0, 0.9)]
+    for said in (heatmap_text.render(made), chart.build(made).caption, svg(made)):
+        assert "all cells are equal" in " ".join(said.split())
+        assert not any(
+            word in said for word in ("most cells", "winner", "best;", "equal to the last digit", "outlined")
+        )
+    assert {row["standing"] for row in reader.DictReader(io.StringIO(heatmap_csv.render(made)))} == {""}
+
+
+def test_equal_cells_beside_some_without_a_figure_are_told_from_all_and_a_race_still_has_its_winner() -> None:
+    some = even("", record(None, "crashed", BM=256, BN=32, WM=16))
+    assert some.judged == "all cells with a figure are equal"
+    sampled = [record(1e-3, BM=bm, BN=bn) for bm in (64, 128) for bn in (32, 64)]
+    one_worse = [record(2e-3, BM=64, BN=128), *sampled]
+    assert grid(one_worse, "time").judged == "most cells are equally good"
+    raced = grid([msgspec.structs.replace(r, measurements=r.measurements[-1:] + r.measurements[:-1]) for r in
+                  [record(1e-3, verdict="best", BM=64, BN=32), *sampled[1:]]], "time")  # fmt: skip
+    assert raced.judged == "winner (outlined) and ties (hatched): race/1; all cells are equal"
+    assert raced.standings == {"best": "winner"}
+
+
 def test_an_impossible_figure_is_no_figure() -> None:
     impossible = msgspec.structs.replace(record(1e-9, BM=64, BN=64), flags=("above the roofline: 1 ns",))
     made = grid([impossible, record(BM=64, BN=32), record(BM=128, BN=32)])

@@ -152,16 +152,8 @@ def _told(grid: Grid, square: Square) -> str:
 def _key(grid: Grid, top: float, right: float) -> tuple[list[Shape], float]:
     """The scale, and what the signs mean that occur."""
     shapes: list[Shape] = []
-    x = MARGIN
     if any(square.value is not None for square in grid.squares):
-        ends = (grid.low, grid.high) if grid.better != "lower" else (grid.high, grid.low)
-        low, high = (show(value, grid.style) for value in ends)
-        shapes.append(Text(x, top + 12, low, "muted"))
-        x += len(low) * CHARACTER + 8
-        for number in range(len(HEAT)):
-            shapes.append(Rect(x + number * 14, top + 2, 14, 12, f"heat-{number}"))
-        x += len(HEAT) * 14 + 8
-        shapes.append(Text(x, top + 12, high, "muted"))
+        shapes += _scale(grid, top)
         top += 22
     entries: list[tuple[str, str]] = list(grid.standings.items())
     entries += [(state, STATES[state]) for state in grid.states]
@@ -176,6 +168,19 @@ def _key(grid: Grid, top: float, right: float) -> tuple[list[Shape], float]:
         shapes.append(Text(at + sign + 4, top + HEIGHT / 2 + 4, text, "muted"))
         at += needed
     return shapes, top + (HEIGHT + 8 if entries else 8)
+
+
+def _scale(grid: Grid, top: float) -> list[Shape]:
+    """The colours from the bad end to the good one; the one colour that there is where all values are equal."""
+    if grid.low == grid.high:
+        swatch = Rect(MARGIN, top + 2, 14, 12, heat(grid.share(grid.low)))
+        return [swatch, Text(MARGIN + 22, top + 12, show(grid.low, grid.style), "muted")]
+    ends = (grid.low, grid.high) if grid.better != "lower" else (grid.high, grid.low)
+    low, high = (show(value, grid.style) for value in ends)
+    x = MARGIN + len(low) * CHARACTER + 8
+    steps = [Rect(x + number * 14, top + 2, 14, 12, f"heat-{number}") for number in range(len(HEAT))]
+    right = x + len(HEAT) * 14 + 8
+    return [Text(MARGIN, top + 12, low, "muted"), *steps, Text(right, top + 12, high, "muted")]
 
 
 def _sign(name: str, x: float, y: float) -> list[Shape]:
