@@ -64,6 +64,7 @@ class _Sweeping:
         self.session, self.wish, self.view = session, wish, view
         self.store: Store | None = None
         self.prepared: dict[str, Prepared] = {}
+        self.beside: dict[str, Prepared] = {}
         self.twins: dict[str, list[str]] = {}
 
     def run(self) -> None:
@@ -127,13 +128,18 @@ class _Sweeping:
         from dgw.toolchain.cache import CompileCache
         from dgw.workbench.sweep import compiling
 
-        cases = [case for one in self.wish.fields for case in one.cases]
+        cases = {case.key: case for one in self.wish.fields for case in one.cases}
+        beside = {case.key: case for case in self.wish.against.values() if case.key not in cases}
         variants, device = self.session.variants, self.session.machine.device
 
         def progress(done: int, total: int, text: str) -> None:
             self.view.doing(f"{text} {done} of {total}")
 
-        self.prepared = compiling.prepare_all(cases, variants, device, CompileCache(cache_folder()), progress)
+        wanted = [*cases.values(), *beside.values()]
+        found = compiling.prepare_all(wanted, variants, device, CompileCache(cache_folder()), progress)
+        self.prepared = {key: found[key] for key in cases}
+        # foreign code is left to the machine on which it runs: only that knows what is installed there
+        self.beside = {key: found[key] for key in beside if found[key].identity}
         self._keep_all([one.record for one in self.prepared.values() if not one.runnable])
         for twin, first in compiling.twins(self.prepared).items():
             self.twins.setdefault(first, []).append(twin)
@@ -216,13 +222,14 @@ class _Sweeping:
             force.finish(not done)
 
     def _force(self) -> Workforce:
+        ready = {**self.prepared, **self.beside}
         if self.wish.scheduler:
             from dgw.commands.sweep_cluster import cluster_force
 
-            return cluster_force(self.wish.scheduler, self.session, self.prepared, self._keep_told, self.view.doing)
+            return cluster_force(self.wish.scheduler, self.session, ready, self._keep_told, self.view.doing)
         from dgw.commands.sweep_local import local_force
 
-        return local_force(self.session, self.wish.gpus, self.prepared, self.keep, self.view.doing, self._artifacts())
+        return local_force(self.session, self.wish.gpus, ready, self.keep, self.view.doing, self._artifacts())
 
     def _artifacts(self) -> Callable[..., Artifact] | None:
         if self.store is None:

@@ -124,6 +124,26 @@ def test_nothing_is_prepared_on_the_workers_but_what_the_command_did_not_send(
     assert len(set(prepared)) == 5
 
 
+@pytest.mark.parametrize(("baseline", "left_to_workers"), [("naive", False), ("cublas", True)])
+def test_a_baseline_is_compiled_by_the_command_unless_it_is_foreign_code(
+    dgw: Dgw, address: str, monkeypatch: pytest.MonkeyPatch, baseline: str, left_to_workers: bool
+) -> None:
+    prepared: list[str] = []
+
+    def noting(case: Case, *rest: Any) -> prepare.Prepared:
+        prepared.append(case.variant.partition("/")[2])
+        return real(case, *rest)
+
+    real = prepare.prepare
+    monkeypatch.setattr(prepare, "prepare", noting)
+    ended = dgw(*SWEEP, "--space", "X=1,Y=1..2", "--against", baseline, "--engine", address, "--json")
+    assert ended.code == 0, ended.err
+    assert set(prepared) == ({baseline} if left_to_workers else set())
+    raced = [record for record in records(ended) if record.get(f"ratio_to_{baseline}")]
+    assert len(raced) == 2
+    assert {record.case.variant for record in records(ended)} == {"own/many"}
+
+
 @pytest.mark.parametrize("broken", [1, 2])
 @pytest.mark.parametrize("raises", [True, False], ids=["raises", "has none"])
 def test_a_worker_that_cannot_say_what_gpu_it_has_is_passed_over(

@@ -1,6 +1,7 @@
-"""A lot as it travels to another host: with the plans and machine code of its cases, so that none is compiled there.
+"""A lot as it travels to another host: with the plans and machine code of its cases and of what they are compared with,
+so that none is compiled there.
 
-What is not in the parcel (a baseline beside the cases, dgw's own plumbing) is prepared where the lot is done.
+What is not in the parcel (foreign code beside the cases, dgw's own plumbing) is prepared where the lot is done.
 """
 
 from __future__ import annotations
@@ -42,11 +43,12 @@ class Parcel(Noun, frozen=True, kw_only=True):
 
 
 def pack(lot: Lot, prepared: Mapping[str, Prepared]) -> bytes:
-    """The lot with what is `prepared` of its cases (by key)."""
+    """The lot with what is `prepared` (by key) of its cases and of what they are compared with."""
     places: dict[tuple[Source, str], int] = {}
     programs: list[Program] = []
     ready: list[Ready] = []
-    for one in [prepared[case.key] for case in lot.cases if case.key in prepared]:
+    keys = dict.fromkeys(case.key for case in (*lot.cases, *lot.against))
+    for one in [prepared[key] for key in keys if key in prepared]:
         own = []
         for source, built in one.builds.items():
             place = places.setdefault((source, built.sha256), len(programs))

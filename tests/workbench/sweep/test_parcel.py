@@ -53,6 +53,18 @@ def test_what_was_packed_arrives_ready_to_run(prepared: dict[str, Prepared], var
         assert {built.cubin for built in found[key].builds.values()} == {b.cubin for b in one.builds.values()}
 
 
+def test_what_the_cases_are_compared_with_travels_with_its_machine_code_and_once(
+    prepared: dict[str, Prepared], variants: dict[str, Variant]
+) -> None:
+    first, second = (one.record.case for one in prepared.values())
+    beside = Lot(cases=(first,), lanes=("check", "time"), against=(second,))
+    arrived, found = parcel.unpack(parcel.pack(beside, prepared), variants)
+    assert arrived == beside
+    assert {key: one.identity for key, one in found.items()} == {key: one.identity for key, one in prepared.items()}
+    itself = Lot(cases=(first, second), lanes=("check", "time"), against=(second,))
+    assert list(parcel.unpack(parcel.pack(itself, prepared), variants)[1]) == [first.key, second.key]
+
+
 def test_a_program_of_several_cases_travels_once(prepared: dict[str, Prepared], variants: dict[str, Variant]) -> None:
     _, found = parcel.unpack(parcel.pack(lot(prepared), prepared), variants)
     first, second = (next(iter(one.builds.values())) for one in found.values())
