@@ -201,7 +201,7 @@ def memcheck(topic: Topic) -> dict[str, Any]:
 def cliff(topic: Topic) -> dict[str, Any]:
     """Sizes that the copy engine cannot step through against their aligned neighbours, in every layout, and cuBLAS.
 
-    Each is timed alone: beside a kernel that takes little power, as cuBLAS's at such sizes, the clock would be higher.
+    Each is timed alone, not in turn with a kernel that takes much less or much more power: both would have its clock.
     """
     alike = ("--against", "none", "--counters", "none", "--layout", ",".join(LAYOUTS), "--json")
     shapes = [f"{size}x{size}x{size}" for pair in ALIGNED for size in pair]

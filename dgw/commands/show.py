@@ -130,9 +130,9 @@ def _answer(variant: Variant, asked: Case, device: Device, ask: options.Ask) -> 
 
 def _reason(variant: Variant, case: Case, device: Device) -> str:
     """Why the variant refuses a case, empty where it does not. A kernel may leave its types to its declaration."""
-    dtype = case.problem.a.dtype
-    unasked = "" if dtype in variant.dtypes else f"{variant.id} takes {', '.join(variant.dtypes)}, not {dtype}"
-    return unasked or variant.refuses(case.problem, case.config, device) or ""
+    from dgw.workbench.prepare import other_type
+
+    return other_type(case, variant) or variant.refuses(case.problem, case.config, device) or ""
 
 
 def _instead(variant: Variant, case: Case, device: Device, ask: options.Ask) -> str:

@@ -111,14 +111,19 @@ def lacking(variant: Variant) -> list[str]:
     return [name for name in variant.needs if importlib.util.find_spec(name) is None]
 
 
+def other_type(case: Case, variant: Variant) -> str:
+    """That the variant does not take the type of the inputs; empty where it does."""
+    dtype = case.problem.a.dtype
+    return "" if dtype in variant.dtypes else f"{variant.id} takes {', '.join(variant.dtypes)}, not {dtype}"
+
+
 def refusal(case: Case, variant: Variant, device: Device) -> str:
     """Why this case cannot run on `device`; empty when it can. Modules that foreign code needs are only looked for."""
-    dtype = case.problem.a.dtype
     if not variant.runs_on(device.arch):
         newer = " and newer" if variant.portable else ""
         return f"{variant.id} runs on {' and '.join(variant.architectures)}{newer}, not on {device.arch}"
-    if dtype not in variant.dtypes:
-        return f"{variant.id} takes {', '.join(variant.dtypes)}, not {dtype}"
+    if unasked := other_type(case, variant):
+        return unasked
     for tunable in variant.space:
         if tunable.name not in case.config:
             return f"the config lacks {tunable.name}; allowed: {', '.join(map(str, tunable.values))}"

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from dgw.kernels.hopper import alignment, selector, tiling
 from dgw.kernels.loader import load
-from dgw.model import Config, Epilogue, Operand, Problem, TensorMap, Variant, Workspace, gemm
+from dgw.model import Config, Epilogue, Operand, Problem, Record, TensorMap, Variant, Workspace, gemm
 from dgw.toolchain.build import build
 from dgw.toolchain.cache import CompileCache
 from dgw.toolchain.devices import device
@@ -258,6 +258,18 @@ def test_warpgroups_take_turns_at_large_problems_that_the_tensor_cores_bound(
     assert choice is not None
     assert choice.config["PINGPONG"] == in_turn
     assert any("take turns" in reason for reason in choice.reasons) == in_turn
+
+
+def test_the_tile_of_warpgroups_that_take_turns_took_the_fewest_cycles_of_the_evidence() -> None:
+    stored = json.loads((Path(__file__).parents[2] / "docs" / "h200" / "hopper.json").read_text(encoding="utf-8"))
+    cycles: dict[tuple[object, ...], float] = {}
+    for record in msgspec.convert(stored["parts"]["ablation"]["run"]["records"], list[Record]):
+        found = record.number("elapsed_cycles")
+        if found is not None and record.case.variant == PERSISTENT.id:
+            tile = tuple(record.case.config[name] for name in ("PINGPONG", "BM", "BN"))
+            cycles[tile] = min(found, cycles.get(tile, found))
+    assert len(cycles) >= 5
+    assert min(cycles, key=cycles.__getitem__) == (1, *selector.TURNS)
 
 
 def test_the_selector_loses_little_among_the_candidates_that_were_timed() -> None:

@@ -9,7 +9,7 @@ import pytest
 from dgw.kernels.loader import load
 from dgw.model import Launch, Problem, Variant, gemm
 from dgw.toolchain.devices import device
-from dgw.toolchain.nvrtc import compile_program
+from tests.kernels.test_aligned_copy import ptx_of
 
 H200 = device("h200")
 STAGES = [variant for variant in load().values() if variant.family == "hopper"]
@@ -20,21 +20,16 @@ def launches(variant: Variant, problem: Problem, **pinned: int) -> tuple[Launch,
     return plan.launches
 
 
-def ptx_of(variant: Variant, launch: Launch) -> str:
-    path = variant.root / launch.source.path
-    return compile_program(path.read_text(), str(path), "compute_90a", launch.source.defines, variant.includes).ptx
-
-
 @pytest.mark.parametrize("variant", STAGES, ids=lambda variant: variant.id)
 def test_what_multiplies_a_copy_starts_early_and_waits_for_it_before_its_first_box(variant: Variant) -> None:
     copying, multiplying = launches(variant, gemm(255, 255, 255))
     assert not copying.overlaps  # with what may have used the operands
     assert multiplying.overlaps
-    text = ptx_of(variant, multiplying)
+    text = ptx_of(multiplying.source)
     waits = [found.start() for found in re.finditer(r"griddepcontrol\.wait;\s+fence\.proxy\.async\.global;", text)]
     assert len(waits) == 1
     assert waits[0] < text.index("cp.async.bulk.tensor.2d.shared")
-    assert ptx_of(variant, copying).count("griddepcontrol.launch_dependents") == 1
+    assert ptx_of(copying.source).count("griddepcontrol.launch_dependents") == 1
 
 
 def test_sums_of_a_split_k_wait_for_the_copies_too() -> None:
@@ -42,11 +37,11 @@ def test_sums_of_a_split_k_wait_for_the_copies_too() -> None:
     multiplying = launches(variant, gemm(255, 255, 2047), SPLIT=4)[-1]
     assert multiplying.source.path == "split_k.cu"
     assert multiplying.overlaps
-    assert ptx_of(variant, multiplying).count("griddepcontrol.wait") == 1
+    assert ptx_of(multiplying.source).count("griddepcontrol.wait") == 1
 
 
 @pytest.mark.parametrize("variant", STAGES, ids=lambda variant: variant.id)
 def test_what_multiplies_operands_where_they_lie_waits_for_nothing(variant: Variant) -> None:
     (multiplying,) = launches(variant, gemm(256, 256, 256))
     assert not multiplying.overlaps
-    assert "griddepcontrol" not in ptx_of(variant, multiplying)
+    assert "griddepcontrol" not in ptx_of(multiplying.source)

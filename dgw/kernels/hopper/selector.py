@@ -7,8 +7,9 @@ beside its products is hidden behind those of the next. Nothing is faster than D
 SMs ask for at the same time is delivered more than once.
 
 The constants are a fit, not measurements of what they are named for: evidence/selector-fit.py searched them so that the
-choice loses least among candidates timed on an H200 (tests/data/hopper-candidates.json.gz; a test says how much). How
-far it is from the best of the whole space, in a run of its own, is for evidence/hopper.py to show.
+choice loses least among candidates timed on an H200 (tests/data/hopper-candidates.json.gz; a test says how much). No
+candidates in turn are among these: IN_TURN and when turns are considered are set by hand. How far the choice is from
+the best of the whole space, turns included, is for part `regret` of evidence/hopper.py to show, in a run of its own.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ FAR = 1.77  # times an operand leaves DRAM that CTAs ask for at the same time, o
 STRADDLE = 2.0  # of what L2 moves, where the lines of an operand do not begin at multiples of its 128 bytes
 LATENCY = 1.46e-6  # s from asking for a tile to having it
 SLOWDOWN = 1.023  # of the tensor cores, against their rate
-IN_TURN = 0.96  # of that, where warpgroups take turns; of times beside cuBLAS, when power is what limits the clock
+IN_TURN = 0.96  # of that, where warpgroups take turns
 NARROW = 12.2  # columns: a narrow tile reads more of A for each product, which costs power and so clock
 UNEVEN = 0.082  # of the products' time, where the columns are an odd multiple of 16
 CLUSTERED = 1.053  # where CTAs share tiles and so wait for each other
@@ -47,9 +48,8 @@ OVERLAP = 7.8  # exponent of the mean of what holds a k tile up: 1 would add the
 BOUND = 6.0  # the same of what a CTA does and what DRAM does
 LINE_BYTES = 128  # of L2
 GROUP_ROWS = 2048  # of D that CTAs take together
-TURNS = (128, 128)  # the tile of warpgroups that take turns: others were slower than this one
+TURNS = (128, 128)  # the tile of warpgroups that take turns: the fewest cycles of those in docs/h200/hopper.json
 LEAST_TURNS = 4  # tiles of a CTA, without which turns hide little
-FLOPS = 4096  # of an SM's tensor cores a cycle
 PRODUCTS = 2.0  # times as long as DRAM takes the tensor cores must, so that they are what turns keep busy
 
 
@@ -190,7 +190,7 @@ def candidates(problem: Problem, pinned: Config, device: Device) -> tuple[Config
 def _has_turns(problem: Problem, device: Device) -> bool:
     """Whether warpgroups that take turns have enough of them, and tensor cores to keep busy rather than DRAM."""
     tiles = ceil_div(problem.m, TURNS[0]) * ceil_div(problem.n, TURNS[1])
-    products = problem.flops / (device.sms * FLOPS * CLOCK)
+    products = problem.flops / (device.sms * device.tensor_flops_per_sm_per_clock[problem.a.dtype] * CLOCK)
     return tiles >= LEAST_TURNS * device.sms and products >= PRODUCTS * problem.compulsory_bytes / DRAM_BYTES
 
 

@@ -19,13 +19,13 @@ from dgw.workbench.emulator.clusters import RANK_BIT, reached
 from dgw.workbench.emulator.elementwise import immediate
 from dgw.workbench.emulator.group import U16, U32, U64, Group
 from dgw.workbench.emulator.moves import WINDOWS
+from dgw.workbench.emulator.operands import POISON
 from dgw.workbench.emulator.operation import Operation, Source, Thunk, malformed, source, unknown
 from dgw.workbench.emulator.ptx.module import Instruction
 from dgw.workbench.emulator.ptx.operands import Operand, TensorAddress
 from dgw.workbench.emulator.tensor_maps import BYTES, TensorMap
 
 Array = Any  # a NumPy array
-POISON = 0xFF
 _LOAD = ("shared::cluster", "global", "mbarrier::complete_tx::bytes")
 _STORE = ("global", "shared::cta", "bulk_group")
 _WINDOW = 56  # bits of an address in a window

@@ -17,7 +17,8 @@ from dgw.workbench.protocol import RACE, Policy
 
 MOST = 6
 MARGIN = 0.05
-"""Screenings of one case differ by up to 3.5 % from sweep to sweep on an H200, of two cases by more than that."""
+"""Of cases near the fastest, most are screened alike within this from sweep to sweep on an H200: a test says how many
+are in the three of docs/h200/heatmap-2.json."""
 COLLECTOR, PROTOCOL = "sweep", "race/1"
 VERDICT = "sweep_verdict"
 SCREEN = "screen/"
