@@ -190,7 +190,8 @@ def candidates(problem: Problem, pinned: Config, device: Device) -> tuple[Config
 def _has_turns(problem: Problem, device: Device) -> bool:
     """Whether warpgroups that take turns have enough of them, and tensor cores to keep busy rather than DRAM."""
     tiles = ceil_div(problem.m, TURNS[0]) * ceil_div(problem.n, TURNS[1])
-    products = problem.flops / (device.sms * device.tensor_flops_per_sm_per_clock[problem.a.dtype] * CLOCK)
+    rate = device.tensor_flops_per_sm_per_clock[tiling.INPUTS[0]]  # the same for both types
+    products = problem.flops / (device.sms * rate * CLOCK)
     return tiles >= LEAST_TURNS * device.sms and products >= PRODUCTS * problem.compulsory_bytes / DRAM_BYTES
 
 
