@@ -38,6 +38,7 @@ LONG, MANY_TILES, SHORT = ("gelu", "gelu-tanh", "silu"), ("4096x4096", "4200x512
 TURNS = "BM=128,BN=128,PINGPONG=1"
 REPEATED, REPEATS = (4096, 4000, 1024), 1000
 EDGES = ("127x255x95", "127x255x96", "256x512x128")  # the first copies A and B to where the copy engine reaches them
+WAYS = ("COPY_AHEAD=0", "COPY_AHEAD=1")
 ALIGNED = ((1000, 1001), (2048, 2047), (4096, 4095))
 
 
@@ -219,7 +220,24 @@ def cliff(topic: Topic) -> dict[str, Any]:
         topic.figure(
             f"persistent at {other}^3, {layout}: speed-up on cuBLAS", blas / far if blas and far else None, "ratio"
         )
-    return {"run": thin(run, ("time_cold", "time_hot", "tflops")), "cublas": thin(base, ("time_cold", "tflops"))}
+    return {
+        "run": thin(run, ("time_cold", "time_hot", "tflops")), "cublas": thin(base, ("time_cold", "tflops")),
+        "ways": both_ways(topic, alike[:-3]),
+    }  # fmt: skip
+
+
+def both_ways(topic: Topic, alike: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Copies before the kernel that multiplies, and by that kernel ahead of what it multiplies: one way after another."""
+    runs = []
+    for size in (ALIGNED[0][1], ALIGNED[1][1]):
+        for way in WAYS:
+            run = topic.dgw(
+                "profile", "--variant", PERSISTENT, "--shape", f"{size}x{size}x{size}", *alike, "--layout", "nt",
+                "--config", way, "--json",
+            ).run  # fmt: skip
+            topic.figure(f"persistent at {size}^3, nt, {way}: time", run.records[0].number("time_cold"), "s")
+            runs.append(thin(run, ("time_cold",)))
+    return runs
 
 
 PARTS: dict[str, Part] = {

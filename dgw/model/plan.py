@@ -64,7 +64,8 @@ class Launch(Noun, frozen=True, kw_only=True, tag="launch"):
     """One kernel launch. `grid` is always counted in blocks (not clusters); `shared_bytes` is dynamic shared memory.
 
     With `overlaps` it may start while the launch before it still runs (programmatic dependent launch): the kernel
-    itself waits, with griddepcontrol.wait, before it reads what that one writes.
+    itself waits, with griddepcontrol.wait, before it reads what that one writes. With `together` its CTAs wait for each
+    other in global memory: where they cannot all run at the same time, it is refused.
     """
 
     source: Source
@@ -75,6 +76,7 @@ class Launch(Noun, frozen=True, kw_only=True, tag="launch"):
     cluster: Dim3 = (1, 1, 1)
     shared_bytes: int = 0
     overlaps: bool = False
+    together: bool = False
 
 
 class Fill(Noun, frozen=True, kw_only=True, tag="fill"):

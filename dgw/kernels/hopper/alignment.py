@@ -12,6 +12,9 @@ LINES = 4  # of which a thread copies 16 bytes at once
 LINE = 64  # elements that the copy's lines are a multiple of: 128 bytes, as L2 has them
 LANES = 8  # that copy 128 bytes of a line
 BLOCKS = 132 * 1024 // THREADS  # of an operand: what an H200 runs at once; they stride over larger ones
+CHUNK = 256  # elements of k that are copied ahead of others
+AHEAD_BYTES = 2 * 4 * (CHUNK * 2 + 16)  # of shared memory for each warp that multiplies: two parts (copy_ahead.cuh)
+PROGRESS = "progress"  # workspace: how far the copies are (grid_progress.cuh)
 
 
 def stored_shape(problem: Problem, name: str) -> tuple[int, int]:
@@ -39,9 +42,10 @@ def copied(problem: Problem) -> tuple[str, ...]:
     return tuple(name for name in ("a", "b") if obstacle(problem, name) is not None)
 
 
-def reasons(problem: Problem) -> tuple[str, ...]:
-    """Which of A and B are copied first and why, in words; nothing of those that are read where they lie."""
-    return tuple(f"{name} is copied first: {obstacle(problem, name)}" for name in copied(problem))
+def reasons(problem: Problem, ahead: bool = False) -> tuple[str, ...]:
+    """Which of A and B are copied and why, in words; nothing of those that are read where they lie."""
+    when = "ahead of what is multiplied" if ahead else "first"
+    return tuple(f"{name} is copied {when}: {obstacle(problem, name)}" for name in copied(problem))
 
 
 def copy_ld(problem: Problem, name: str) -> int:
@@ -49,9 +53,12 @@ def copy_ld(problem: Problem, name: str) -> int:
     return ceil_div(stored_shape(problem, name)[1], LINE) * LINE
 
 
-def workspaces(problem: Problem) -> dict[str, int]:
-    """The copies, in bytes."""
-    return {f"aligned {name}": stored_shape(problem, name)[0] * copy_ld(problem, name) * 2 for name in copied(problem)}
+def workspaces(problem: Problem, ahead: bool = False) -> dict[str, int]:
+    """The copies, in bytes; `ahead`: and the counts of how far they are, of launches of CTAs and of each chunk."""
+    copies = {
+        f"aligned {name}": stored_shape(problem, name)[0] * copy_ld(problem, name) * 2 for name in copied(problem)
+    }
+    return {**copies, PROGRESS: (2 + ceil_div(problem.k, CHUNK)) * LINE * 2} if ahead else copies
 
 
 def redirected(problem: Problem, box: TensorMap) -> TensorMap:
@@ -83,4 +90,16 @@ def copying(problem: Problem) -> tuple[Launch, ...]:
             block=(THREADS, 1, 1),
             arguments=tuple(arguments),
         ),
+    )
+
+
+def copied_ahead(problem: Problem, ahead: bool) -> tuple[Argument, ...]:
+    """What a kernel takes that makes the copies itself: operands, copies, leading dimensions, counts; else nothing."""
+    names = copied(problem) if ahead else ()
+    none = Scalar(name="none", dtype="i64", value=0)
+    return (
+        *(Pointer(operand=name) for name in ("a", "b")),
+        *(Workspace(name=f"aligned {name}") if name in names else none for name in ("a", "b")),
+        *(Scalar(name=f"ld{name}", dtype="i64") for name in ("a", "b")),
+        Workspace(name=PROGRESS) if ahead else none,
     )

@@ -5,6 +5,11 @@ from __future__ import annotations
 from dgw.kernels.hopper import alignment, selector, tile_launch, tiling
 from dgw.model import Claim, Config, Device, Epilogue, Plan, Problem, Variant
 
+LARGEST_AHEAD = 192
+"""Columns of a tile whose sums an instruction finds registers for where a warpgroup more has some."""
+LEAST_COPIED = 10e6
+"""Bytes of copies that are made ahead: set by hand, between two sizes of which a stored run has both ways (cliff)."""
+
 
 def choose(problem: Problem, pinned: Config, device: Device) -> tuple[Config, tuple[str, ...]] | None:
     """The config that the selector estimates to be the fastest, and why.
@@ -12,13 +17,63 @@ def choose(problem: Problem, pinned: Config, device: Device) -> tuple[Config, tu
     Plain sums that the copy engine stores need no more registers than a thread has, so that none are moved to those
     that multiply.
     """
-    found = selector.choose(problem, pinned, device)
+    found = _choose_ahead(problem, pinned, device)
+    ahead = found is not None
+    found = found or selector.choose(problem, pinned, device)
     if found is None:
         return None
     plain = problem.epilogue == Epilogue() and not {"c", "bias", "residual"} & problem.operands().keys()
-    plain = plain and tiling.output_of(problem) == tiling.BY_ENGINE
+    plain = plain and tiling.output_of(problem) == tiling.BY_ENGINE and not ahead
     reason = "registers stay where they are: plain sums take few" if plain else "registers move to the sums"
-    return {**found.config, "SETMAXNREG": 0 if plain else 1}, (*found.reasons, *alignment.reasons(problem), reason)
+    config = {**found.config, "COPY_AHEAD": int(ahead), "SETMAXNREG": 0 if plain else 1}
+    return config, (*found.reasons, *alignment.reasons(problem, ahead), reason)
+
+
+def _choose_ahead(problem: Problem, pinned: Config, device: Device) -> selector.Choice | None:
+    """The config for copies that the kernel makes itself; None where that is not asked for, or does not pay.
+
+    It pays where there is much to copy, and where most of the SMs compute one tile each: where they compute several, all
+    wait for chunks during the first one. Copies and tiles of operands come and go on the same way between L2 and SMs, so
+    that pairs of CTAs share tiles.
+    """
+    wanted = pinned.get("COPY_AHEAD")
+    pays = sum(alignment.workspaces(problem).values()) >= LEAST_COPIED
+    if wanted == 0 or not (wanted or pays):
+        return None
+
+    def allowed(config: Config) -> bool:
+        tile = tiling.Tiling.of(problem, config, tiling.output_of(problem))
+        ctas = tile.clusters(problem) * tile.cluster
+        fits = device.sms <= 2 * ctas <= 2 * device.sms and tile.cluster == 2
+        return (bool(wanted) or fits) and refuses_ahead(problem, {**pinned, **config}, device) is None
+
+    return selector.choose(problem, pinned, device, allowed)
+
+
+def refuses_ahead(problem: Problem, config: Config, device: Device) -> str | None:
+    """Why a CTA cannot copy operands ahead of what it multiplies."""
+    tile = tiling.Tiling.of(problem, config, tiling.output_of(problem))
+    if not alignment.copied(problem):
+        return "COPY_AHEAD=1 has nothing to copy: the copy engine reaches A and B"
+    if tile.split > 1 or tile.cluster > 2:
+        return "COPY_AHEAD=1 needs CTAs that all run at the same time: SPLIT=1, and clusters of two at most"
+    if tile.output == tiling.FROM_REGISTERS:
+        return f"COPY_AHEAD=1 takes the memory where D is staged, which D in {problem.d.dtype} is not"
+    if tile.consumers == 2 and tile.bn > LARGEST_AHEAD:
+        return f"COPY_AHEAD=1 leaves BN={tile.bn} too few registers; at most BN={LARGEST_AHEAD}"
+    if tile.consumers == 2 and not int(config.get("SETMAXNREG", 1)):
+        return "COPY_AHEAD=1 leaves the sums too few registers without SETMAXNREG=1"
+    if tile.consumers * 4 * alignment.AHEAD_BYTES > tile.stages * tile.slot_bytes:
+        return f"COPY_AHEAD=1 copies through the ring, in which {tile.stages} tiles of {tile.bm}x{tile.bn} are too few"
+    if tile.shared_bytes + tiling.BARRIER_BYTES > device.shared_per_block:
+        return f"COPY_AHEAD=1 needs {tiling.BARRIER_BYTES} bytes of shared memory that STAGES={tile.stages} leaves not"
+    return None
+
+
+def refuses(problem: Problem, config: Config, device: Device) -> str | None:
+    """Why `persistent` cannot run `problem` with `config` on `device`."""
+    ahead = refuses_ahead(problem, config, device) if config.get("COPY_AHEAD") else None
+    return tiling.refuses_fused(problem, config, device) or ahead
 
 
 def plan(problem: Problem, config: Config, device: Device) -> Plan:
@@ -27,7 +82,11 @@ def plan(problem: Problem, config: Config, device: Device) -> Plan:
     if tile.split > 1:
         return tile_launch.plan(problem, config, "split_k.cu", map_d=True)
     clusters = min(tile.clusters(problem), selector.resident(device, tile.cluster) // tile.cluster)
-    return tile_launch.plan(problem, config, "s04_persistent.cu", map_d=True, clusters=clusters)
+    ahead = bool(config.get("COPY_AHEAD", 0))
+    threads = tile.threads + (tiling.WARPGROUP if ahead else 0)
+    return tile_launch.plan(
+        problem, config, "s04_persistent.cu", map_d=True, threads=threads, clusters=clusters, ahead=ahead
+    )
 
 
 VARIANT = Variant(
@@ -46,9 +105,10 @@ VARIANT = Variant(
         tiling.SPLIT,
         tiling.GROUP_M,
         tiling.PINGPONG,
+        tiling.COPY_AHEAD,
         tiling.SETMAXNREG,
     ),
-    refuses=tiling.refuses_fused,
+    refuses=refuses,
     plan=plan,
     choose=choose,
     synchronises="mbarrier",

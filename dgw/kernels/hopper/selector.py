@@ -14,6 +14,7 @@ the best of the whole space, turns included, is for part `regret` of evidence/ho
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
@@ -206,9 +207,11 @@ def _is_crowded(problem: Problem, config: Config) -> bool:
     return bool(added) and narrow and tiling.output_of(problem) == tiling.BY_ROWS
 
 
-def choose(problem: Problem, pinned: Config, device: Device) -> Choice | None:
-    """The candidate with the least estimate; None where nothing fits."""
-    possible = candidates(problem, pinned, device)
+def choose(
+    problem: Problem, pinned: Config, device: Device, allowed: Callable[[Config], bool] = lambda config: True
+) -> Choice | None:
+    """The candidate with the least estimate of those that are `allowed`; None where nothing fits."""
+    possible = tuple(config for config in candidates(problem, pinned, device) if allowed(config))
     if not possible:
         return None
     seconds = estimate(problem, possible, device)

@@ -17,11 +17,13 @@ def plan(
     map_d: bool,
     threads: int | None = None,
     clusters: int | None = None,
+    ahead: bool | None = None,
 ) -> Plan:
     """`source` is NAME.cu or sNN_NAME.cu with the kernel NAME. With `map_d` it takes a tensor map of D, which is a map
     of A where the copy engine does not store D; without, it stores D from registers.
 
-    By default a cluster for each cluster of tiles of D, and the threads of a ring.
+    By default a cluster for each cluster of tiles of D, and the threads of a ring. `ahead`: whether the kernel makes the
+    copies itself; None: it cannot.
     """
     output = tiling.output_of(problem) if map_d else tiling.FROM_REGISTERS
     tile = tiling.Tiling.of(problem, config, output)
@@ -36,8 +38,10 @@ def plan(
     crowded = {"c", "residual"} <= problem.operands().keys()
     defines["KEEP_BIAS"] = "false" if crowded or output == tiling.FROM_REGISTERS else "true"
     defines["GROUP_M"] = declaring.integer(config, "GROUP_M")
-    copies = alignment.copying(problem)
+    copies = () if ahead else alignment.copying(problem)
     defines["COPIED"] = "true" if copies else "false"
+    if ahead is not None:
+        defines["CHUNK"] = alignment.CHUNK
     wanted = tile.clusters(problem) if clusters is None else clusters
     launch = Launch(
         source=Source(path=source, defines=tuple(defines.items())),
@@ -45,9 +49,19 @@ def plan(
         grid=(wanted * tile.cluster, 1, 1),
         block=(threads or tile.threads, 1, 1),
         cluster=(tile.cluster, 1, 1),
-        arguments=(*(alignment.redirected(problem, box) for box in boxes), *tiling.epilogue_arguments(problem)),
-        shared_bytes=tile.shared_bytes,
+        arguments=(
+            *(alignment.redirected(problem, box) for box in boxes),
+            *tiling.epilogue_arguments(problem),
+            *(() if ahead is None else alignment.copied_ahead(problem, ahead)),
+        ),
+        shared_bytes=tile.shared_bytes + (tiling.BARRIER_BYTES if ahead else 0),
         overlaps=bool(copies),
+        together=bool(ahead),
     )
     steps = (*copies, launch)
-    return Plan(steps=steps, workspaces=alignment.workspaces(problem), kernels=len(steps), tile=(tile.bm, tile.bn))
+    return Plan(
+        steps=steps,
+        workspaces=alignment.workspaces(problem, bool(ahead)),
+        kernels=len(steps),
+        tile=(tile.bm, tile.bn),
+    )

@@ -14,6 +14,7 @@ INPUTS = ("f16", "bf16")
 OUTPUTS = tensor.OUTPUTS
 DEPTH = 64  # k elements of a tile: 128 bytes, the widest swizzle
 BLOCK_BYTES = 8192  # 64 lines of 128 bytes
+WARPGROUP = 128  # threads
 BARRIER_BYTES = 16  # of a slot: full and empty
 PIECE_BYTES = 2 * 16 * 128  # a warp's two pieces of D on their way to global memory
 BY_ENGINE, BY_ROWS, FROM_REGISTERS = "BY_ENGINE", "BY_ROWS", "FROM_REGISTERS"  # ways of D (tile_output.cuh)
@@ -35,6 +36,12 @@ PINGPONG = Tunable(
     default=0,
     values=(0, 1),
     meaning="whether two warpgroups compute tiles in turn instead of one together",
+)
+COPY_AHEAD = Tunable(
+    name="COPY_AHEAD",
+    default=0,
+    values=(0, 1),
+    meaning="whether operands that have to be copied are copied ahead of what is multiplied, not before",
 )
 SETMAXNREG = Tunable(
     name="SETMAXNREG",
@@ -107,7 +114,7 @@ class Tiling:
     @property
     def threads(self) -> int:
         """Threads of a CTA: the warpgroups that multiply, and one of which a warp copies."""
-        return 128 * (self.consumers + 1)
+        return WARPGROUP * (self.consumers + 1)
 
     @property
     def slot_bytes(self) -> int:
@@ -257,4 +264,5 @@ def defines(problem: Problem, config: Config, output: str) -> Config:
     found["VEC_C"] = min(int(found["VEC_C"]), tensor.COLUMNS) if found["USE_C"] == "true" else 1
     found["VEC_D"] = min(int(found["VEC_D"]), tensor.COLUMNS) if output == FROM_REGISTERS else 1
     found["OUTPUT"] = output
+    found["COPY_AHEAD"] = integer({"COPY_AHEAD": 0, **config}, "COPY_AHEAD")
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,10 +44,12 @@ class Kernel:
         shared_bytes: int = 0,
         cluster: Dim3 = (1, 1, 1),
         overlaps: bool = False,
+        together: bool = False,
     ) -> Callable[[], None]:
         """A callable that enqueues one launch. `grid` counts blocks; parameters are copied at each launch.
 
-        `overlaps`: it may start before the launch before it has ended.
+        `overlaps`: it may start before the launch before it has ended. `together`: CTAs wait for each other. Raises
+        CudaError(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE) where they cannot all run at the same time.
         """
         api, call = self._gpu.driver.api, self._gpu.driver.call
         self.allow_shared(shared_bytes)
@@ -57,12 +60,28 @@ class Kernel:
         config.hStream = self._gpu.stream
         config.attrs = self._attributes(cluster, overlaps)
         config.numAttrs = len(config.attrs)
+        if together:
+            self._require_all(config, math.prod(grid), math.prod(cluster))
         values, function = Parameters(list(parameters)), self._function
 
         def launch() -> None:
             call("cuLaunchKernelEx", config, function, values.address, 0)
 
         return launch
+
+    def _require_all(self, config: Any, blocks: int, cluster: int) -> None:
+        """Refuse a launch whose blocks do not all run at the same time. A cooperative launch would take longer."""
+        call = self._gpu.driver.call
+        if cluster > 1:
+            room = int(call("cuOccupancyMaxActiveClusters", self._function, config)) * cluster
+        else:
+            threads = config.blockDimX * config.blockDimY * config.blockDimZ
+            name = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
+            an_sm = int(call(name, self._function, threads, config.sharedMemBytes))
+            room = an_sm * self._gpu.attribute("MULTIPROCESSOR_COUNT")
+        if room < blocks:
+            what = f"{blocks} blocks wait for each other, and {room} can run at the same time"
+            raise CudaError("launch", "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", what)
 
     def _attributes(self, cluster: Dim3, overlaps: bool) -> list[Any]:
         api = self._gpu.driver.api
@@ -207,4 +226,4 @@ def _bind_launch(
         for argument in step.arguments
     ]
     kernel = kernels.get(cubin, step.entry)
-    return kernel.bind(step.grid, step.block, parameters, step.shared_bytes, step.cluster, step.overlaps)
+    return kernel.bind(step.grid, step.block, parameters, step.shared_bytes, step.cluster, step.overlaps, step.together)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dgw.workbench.emulator.errors import at_line
@@ -9,6 +10,7 @@ from dgw.workbench.emulator.ptx.module import Function, Instruction
 from dgw.workbench.emulator.ptx.operands import Label
 
 BARRIERS = frozenset({"bar", "barrier"})
+STRONG = frozenset({"acquire", "relaxed", "volatile"})  # loads that are made anew each time
 ENDS = frozenset({"bra", "brx", "ret", "exit", "trap"})
 
 
@@ -41,6 +43,12 @@ def is_mbarrier_wait(instruction: Instruction) -> bool:
 def is_cluster_wait(instruction: Instruction) -> bool:
     """Whether lanes may wait here for the other CTAs of their cluster."""
     return instruction.opcode == "barrier" and instruction.modifiers[:2] == ("cluster", "wait")
+
+
+def looks_again(block: Block, instructions: Sequence[Instruction]) -> bool:
+    """Whether a block goes back to itself and loads what other threads may have stored meanwhile."""
+    loads = (one for one in instructions[block.first : block.last] if one.opcode == "ld")
+    return block.number in block.successors and any(STRONG & set(one.modifiers) for one in loads)
 
 
 def may_wait(instruction: Instruction) -> bool:

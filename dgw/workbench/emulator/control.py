@@ -1,4 +1,7 @@
-"""Moves lanes from block to block: one block at a time, the earliest that has lanes waiting, all its lanes together."""
+"""Moves lanes from block to block: one block at a time, the earliest that has lanes waiting, all its lanes together.
+
+Lanes that look again and again whether others have stored something let all others go first.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dgw.workbench.emulator.barriers import Barriers, barrier_operands
-from dgw.workbench.emulator.cfg import Block, is_cluster_wait, is_cta_barrier, is_mbarrier_wait
+from dgw.workbench.emulator.cfg import Block, is_cluster_wait, is_cta_barrier, is_mbarrier_wait, looks_again
 from dgw.workbench.emulator.engine import Engine
 from dgw.workbench.emulator.ptx.operands import Register
 from dgw.workbench.emulator.state import WARP
 
 Array = Any  # a NumPy array
+YIELDED = 1 << 38
 WAITING = 1 << 39
 FINISHED = 1 << 40
 
@@ -23,7 +27,9 @@ class Stop(Exception):
 
 
 class Control:
-    """The program counters of a batch. `place` is the rank of each lane's next block, or WAITING or FINISHED."""
+    """The program counters of a batch. `place` is the rank of each lane's next block, or WAITING or FINISHED; YIELDED is
+    added to the rank while others go first.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -34,6 +40,8 @@ class Control:
         self.place = np.zeros(self.lanes.count, dtype=np.int64)
         self.resume = np.zeros(self.lanes.count, dtype=np.int64)
         self.steps = 0
+        instructions = self.kernel.function.instructions
+        self.looking = frozenset(block.number for block in self.kernel.blocks if looks_again(block, instructions))
         self.split: list[tuple[int, str, Array]] = []  # aligned barriers that part of a warp waits at: who
 
     def run(self, step_limit: int) -> None:
@@ -50,6 +58,9 @@ class Control:
         while True:
             if uniform is None:
                 rank = int(self.place.min())
+                if YIELDED <= rank < WAITING:
+                    self.place[self.place < WAITING] -= YIELDED
+                    rank -= YIELDED
                 if rank >= WAITING:
                     if rank == FINISHED:
                         return
@@ -141,6 +152,9 @@ class Control:
                 self._report_branch(block, mask, taken)
             self._go(rest, block.successors[1] if len(block.successors) > 1 else -1)
             self._go(taken, block.successors[0])
+            if block.number in self.looking:
+                again = mask & (self.place == rank[block.number])
+                self.place[again] += YIELDED
         elif end.opcode == "brx":
             self._go(rest, following)
             self._jump(block, taken)
@@ -247,7 +261,7 @@ class Control:
         raise Stop("deadlock")
 
     def _step_limit(self) -> None:
-        place = np.where(self.place < WAITING, self.place, -1)
+        place = np.where(self.place < WAITING, self.place % YIELDED, -1)
         rank = int(place.max())
         block = self.kernel.blocks[self.kernel.order[max(rank, 0)]]
         message = f"{self.steps} basic blocks were executed and the kernel has not ended"

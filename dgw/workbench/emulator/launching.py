@@ -40,6 +40,7 @@ class PlanRun:
         self.case, self.plan, self.ptx_of = case, plan, ptx_of
         problem = case.problem
         alone = len(plan.launches) == 1 and plan.launches[0].cluster == (1, 1, 1)
+        alone = alone and not plan.launches[0].together
         self.whole = full_grid or not alone or plan.tile is None or problem.flops <= WHOLE_GRID_FLOPS
         self.buffers = Buffers(problem)
         self.memory = Memory()
@@ -83,7 +84,7 @@ class PlanRun:
         threads = launch.block[0] * launch.block[1] * launch.block[2]
         emulated = EmulatedLaunch(
             self.ptx_of(launch.source), launch.entry, grid, launch.block, self._parameters(launch), self.memory,
-            launch.shared_bytes, launch.cluster[0],
+            launch.shared_bytes, launch.cluster[0], launch.together,
         )  # fmt: skip
 
         def run(blocks: Sequence[Dim3], counters: Counters) -> Sequence[Finding]:

@@ -43,8 +43,8 @@ def program_of(ptx: str, entry: str) -> Program:
 class EmulatedLaunch:
     """One launch: `parameters` holds the bytes of each kernel parameter in order (NumPy scalars are packed).
 
-    `shared_bytes` is dynamic shared memory, `cluster` the CTAs of a cluster, along x. Addresses in parameters come from
-    `memory.register`.
+    `shared_bytes` is dynamic shared memory, `cluster` the CTAs of a cluster, along x. `at_once`: CTAs wait for each other,
+    so that all that are run are run together. Addresses in parameters come from `memory.register`.
     """
 
     ptx: str
@@ -55,6 +55,7 @@ class EmulatedLaunch:
     memory: Memory = field(default_factory=Memory)
     shared_bytes: int = 0
     cluster: int = 1
+    at_once: bool = False
 
     def run(
         self,
@@ -97,6 +98,8 @@ def run(
     findings = Findings(kernel.infos)
     symbols = _register_globals(kernel, launch.memory)
     together = max(LANES_TOGETHER // (-(-threads // 32) * 32 * launch.cluster), 1) * launch.cluster
+    if launch.at_once:
+        together = max(len(ctas), 1)
     block_warps = np.zeros(len(kernel.blocks), dtype=np.int64)
     controls: dict[int, Control] = {}
     completed, steps = True, 0

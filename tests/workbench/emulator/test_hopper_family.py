@@ -89,6 +89,13 @@ def test_elements_of_four_bytes_are_stored_while_the_next_tile_is_multiplied(cac
     executed(PERSISTENT, problem, {**ALONE, "BM": 64, "BN": 96, "PINGPONG": 1}, cache, FEW)
 
 
+@pytest.mark.parametrize(("m", "n", "k"), [(257, 131, 99), (130, 601, 519), (65, 140, 1285)])
+@pytest.mark.parametrize("config", [{"BM": 64, "BN": 64}, {"BM": 128, "BN": 64}, {"BM": 128, "BN": 64, "PINGPONG": 1}])
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_operands_are_copied_ahead(m: int, n: int, k: int, layout: str, config: Config, cache: CompileCache) -> None:
+    executed(PERSISTENT, gemm(m, n, k, layout=layout), {**ALONE, "COPY_AHEAD": 1, **config}, cache, FEW)
+
+
 def test_products_and_what_is_stored_are_counted(cache: CompileCache) -> None:
     found = executed(PERSISTENT, gemm(128, 128, 128, layout="nt"), {**ALONE, "BM": 128, "BN": 128}, cache)
     counts = totals(found)

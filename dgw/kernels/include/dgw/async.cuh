@@ -27,6 +27,11 @@ __device__ __forceinline__ void copy_async_or_zeros(u32 target, const void* sour
                      : "memory");
 }
 
+// The first `bytes` of 16 bytes, and zeros behind them; without any, no access to `source`.
+__device__ __forceinline__ void copy_async_part(u32 target, const void* source, int bytes) {
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(target), "l"(source), "r"(bytes) : "memory");
+}
+
 // BYTES consecutive bytes of a row in pieces of PIECE bytes. Unless they are WHOLE, only the first `available` elements
 // of T exist.
 template <Type T, int BYTES, int PIECE, bool WHOLE>

@@ -71,6 +71,15 @@ __device__ __forceinline__ void store_global(void* address, const u32* words, bo
                      : "memory");
 }
 
+// The same for what nobody reads again: L2 gives its place away first (st.cs).
+template <int BYTES>
+__device__ __forceinline__ void store_global_once(void* address, const u32* words, bool ok) {
+    static_assert(BYTES == 4, "as rows of D are stored");
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0;\n@p st.global.cs.b32 [%0], %1; }" ::"l"(address), "r"(words[0]),
+                 "r"(u32(ok))
+                 : "memory");
+}
+
 // BYTES consecutive bytes of a row, loaded in pieces of PIECE bytes (what the operand's alignment allows). Of the
 // elements of T from `address` on, the first `available` exist; the others become zeros and are not accessed.
 template <Type T, int BYTES, int PIECE>
@@ -87,6 +96,9 @@ __device__ __forceinline__ void load_row_part(u32* words, const char* address, i
         }
     }
 }
+
+// What was written to global memory before is there for the copy engine (TMA), too.
+__device__ __forceinline__ void pass_to_copy_engine() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
 // threadIdx.x, read anew: what is computed from it is computed where it is used and not kept in registers across loops.
 __device__ __forceinline__ u32 fresh_thread_index() {

@@ -18,7 +18,8 @@ struct RowOutput {
     static constexpr int LINE = Pieces::LINE, WIDTH = Pieces::WIDTH;
     static constexpr int ROWS = 128 / LINE;  // of a piece that an instruction stores: a line of all banks
     static constexpr int LINES = 16 / ROWS;
-    static constexpr int BATCH = LINES < 4 ? LINES : 4;           // that are on their way at the same time
+    static constexpr int MOST = USE_C || USE_RESIDUAL || USE_BIAS ? 4 : 16;  // what is added takes registers, too
+    static constexpr int BATCH = LINES < MOST ? LINES : MOST;     // that are on their way at the same time
     static constexpr int KINDS = SIZE == 2 && ROWS == 1 ? 2 : 1;  // of rows of a lane: every other begins alike
 
     Pieces pieces;
@@ -87,8 +88,8 @@ private:
             }
 #pragma unroll
             for (int i = 0; i < BATCH; ++i) {
-                store_global<4>(target[i % KINDS], words + i,
-                                inside[i % KINDS] && (begin + i) * ROWS + row < rows(row0));
+                store_global_once<4>(target[i % KINDS], words + i,
+                                     inside[i % KINDS] && (begin + i) * ROWS + row < rows(row0));
                 target[i % KINDS] += KINDS * ROWS * step;
             }
         }
