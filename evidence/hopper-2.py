@@ -227,7 +227,7 @@ def cliff(topic: Topic) -> dict[str, Any]:
 
 
 def both_ways(topic: Topic, alike: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Copies before the kernel that multiplies, and by that kernel ahead of what it multiplies: one way after another."""
+    """Copies before the kernel that multiplies, and by that kernel ahead of what it multiplies: one after another."""
     runs = []
     for size in (ALIGNED[0][1], ALIGNED[1][1]):
         for way in WAYS:

@@ -55,10 +55,9 @@ def copy_ld(problem: Problem, name: str) -> int:
 
 def workspaces(problem: Problem, ahead: bool = False) -> dict[str, int]:
     """The copies, in bytes; `ahead`: and the counts of how far they are, of launches of CTAs and of each chunk."""
-    copies = {
-        f"aligned {name}": stored_shape(problem, name)[0] * copy_ld(problem, name) * 2 for name in copied(problem)
-    }
-    return {**copies, PROGRESS: (2 + ceil_div(problem.k, CHUNK)) * LINE * 2} if ahead else copies
+    bytes_of = {name: stored_shape(problem, name)[0] * copy_ld(problem, name) * 2 for name in copied(problem)}
+    found = {f"aligned {name}": size for name, size in bytes_of.items()}
+    return {**found, PROGRESS: (2 + ceil_div(problem.k, CHUNK)) * LINE * 2} if ahead else found
 
 
 def redirected(problem: Problem, box: TensorMap) -> TensorMap:

@@ -32,9 +32,9 @@ def choose(problem: Problem, pinned: Config, device: Device) -> tuple[Config, tu
 def _choose_ahead(problem: Problem, pinned: Config, device: Device) -> selector.Choice | None:
     """The config for copies that the kernel makes itself; None where that is not asked for, or does not pay.
 
-    It pays where there is much to copy, and where most of the SMs compute one tile each: where they compute several, all
-    wait for chunks during the first one. Copies and tiles of operands come and go on the same way between L2 and SMs, so
-    that pairs of CTAs share tiles.
+    It pays where there is much to copy, and where most of the SMs compute one tile each: where they compute several,
+    all wait for chunks during the first one. Copies and tiles of operands come and go on the same way between L2 and
+    SMs, so that pairs of CTAs share tiles.
     """
     wanted = pinned.get("COPY_AHEAD")
     pays = sum(alignment.workspaces(problem).values()) >= LEAST_COPIED

@@ -22,8 +22,8 @@ def plan(
     """`source` is NAME.cu or sNN_NAME.cu with the kernel NAME. With `map_d` it takes a tensor map of D, which is a map
     of A where the copy engine does not store D; without, it stores D from registers.
 
-    By default a cluster for each cluster of tiles of D, and the threads of a ring. `ahead`: whether the kernel makes the
-    copies itself; None: it cannot.
+    By default a cluster for each cluster of tiles of D, and the threads of a ring. `ahead`: whether the kernel makes
+    the copies itself; None: it cannot.
     """
     output = tiling.output_of(problem) if map_d else tiling.FROM_REGISTERS
     tile = tiling.Tiling.of(problem, config, output)

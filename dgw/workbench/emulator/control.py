@@ -27,8 +27,8 @@ class Stop(Exception):
 
 
 class Control:
-    """The program counters of a batch. `place` is the rank of each lane's next block, or WAITING or FINISHED; YIELDED is
-    added to the rank while others go first.
+    """The program counters of a batch. `place` is the rank of each lane's next block, or WAITING or FINISHED; YIELDED
+    is added to the rank while others go first.
     """
 
     def __init__(self, engine: Engine) -> None:

@@ -43,8 +43,8 @@ def program_of(ptx: str, entry: str) -> Program:
 class EmulatedLaunch:
     """One launch: `parameters` holds the bytes of each kernel parameter in order (NumPy scalars are packed).
 
-    `shared_bytes` is dynamic shared memory, `cluster` the CTAs of a cluster, along x. `at_once`: CTAs wait for each other,
-    so that all that are run are run together. Addresses in parameters come from `memory.register`.
+    `shared_bytes` is dynamic shared memory, `cluster` the CTAs of a cluster, along x. `at_once`: CTAs wait for each
+    other, so that all that are run are run together. Addresses in parameters come from `memory.register`.
     """
 
     ptx: str

@@ -89,10 +89,16 @@ def test_elements_of_four_bytes_are_stored_while_the_next_tile_is_multiplied(cac
     executed(PERSISTENT, problem, {**ALONE, "BM": 64, "BN": 96, "PINGPONG": 1}, cache, FEW)
 
 
-@pytest.mark.parametrize(("m", "n", "k"), [(257, 131, 99), (130, 601, 519), (65, 140, 1285)])
-@pytest.mark.parametrize("config", [{"BM": 64, "BN": 64}, {"BM": 128, "BN": 64}, {"BM": 128, "BN": 64, "PINGPONG": 1}])
-@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
-def test_operands_are_copied_ahead(m: int, n: int, k: int, layout: str, config: Config, cache: CompileCache) -> None:
+@pytest.mark.parametrize(("shape", "layout", "config"), [
+    ((257, 131, 99), "nn", {"BM": 64, "BN": 64}),  # one chunk of k
+    ((130, 131, 519), "tt", {"BM": 128, "BN": 64}),  # two at once and one behind
+    ((65, 140, 1285), "nt", {"BM": 128, "BN": 64, "PINGPONG": 1}),  # chunks whose barriers begin again
+    ((65, 72, 1031), "tn", {"BM": 64, "BN": 128, "CLUSTER_M": 2}),  # one operand, and half the tile is another CTA's
+], ids=str)  # fmt: skip
+def test_operands_are_copied_ahead(
+    shape: tuple[int, int, int], layout: str, config: Config, cache: CompileCache
+) -> None:
+    m, n, k = shape
     executed(PERSISTENT, gemm(m, n, k, layout=layout), {**ALONE, "COPY_AHEAD": 1, **config}, cache, FEW)
 
 
