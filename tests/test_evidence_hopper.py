@@ -66,7 +66,7 @@ def test_every_part_asks_only_for_what_the_commands_know(script: ModuleType, mon
 
     for part in script.PARTS.keys() - {"repeats"}:
         measured(script, monkeypatch, part, answer)
-    assert len(asked) == script.BATCHES + 6 + len(script.LONG)
+    assert len(asked) == script.BATCHES + 6 + len(script.LONG) + 2 * len(script.WAYS)
     for command, *options in asked:
         assert {option for option in options if option.startswith("--")} <= known[command]
 
@@ -159,7 +159,9 @@ def test_a_size_off_alignment_is_compared_with_its_own_neighbour(
     times = [row for row in rows if "over" in row["claim"]]
     found = [(1.2, True), (1.5, False), (None, False)]
     assert [(row["value"], row["holds"]) for row in times] == [*found, *found, *[(None, False)] * 6]
-    assert len(rows) == 2 * len(times)
+    ways = [row["claim"] for row in rows if "COPY_AHEAD" in row["claim"]]
+    assert ways == [f"persistent at {size}^3, nt, {way}: time" for size in (1001, 2047) for way in script.WAYS]
+    assert len(rows) == 2 * len(times) + len(ways)
 
 
 class Fake(FakeCuda):

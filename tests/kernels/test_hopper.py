@@ -46,8 +46,9 @@ def compiles(variant: Variant, problem: Problem, config: Config, cache: CompileC
         assert made.coded_remarks == ()
         taken, given = (re.findall(rf"setmaxnreg\.{way}\S* (\d+)", made.ptx) for way in ("inc", "dec"))
         if taken:
-            multiplying = launch.block[0] - 128
-            assert multiplying * int(*taken) + 128 * int(*given) <= used.registers * launch.block[0]
+            multiplying = 128 * tiling.Tiling.of(problem, config, tiling.output_of(problem)).consumers
+            others = launch.block[0] - multiplying
+            assert multiplying * int(*taken) + others * int(*given) <= used.registers * launch.block[0]
 
 
 def chosen(variant: Variant, problem: Problem, **pinned: int) -> Config:

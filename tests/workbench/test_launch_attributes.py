@@ -1,4 +1,5 @@
-"""What the driver is told of a launch: clusters, and that it may start before the one before has ended."""
+"""What the driver is told of a launch: clusters, and that it may start before the one before has ended. And what it is
+asked where blocks wait for each other."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 from cuda.bindings import driver as api
 
+from dgw.workbench.device.driver import CudaError
 from dgw.workbench.device.launch import Kernel
 
 
@@ -19,7 +21,7 @@ class Told:
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
 
-    def call(self, name: str, *arguments: Any) -> None:
+    def call(self, name: str, *arguments: Any) -> Any:
         self.calls.append((name, arguments))
 
 
@@ -37,3 +39,28 @@ def test_a_launch_says_its_cluster_and_that_it_may_start_early(cluster: tuple[in
     assert ("PROGRAMMATIC_STREAM_SERIALIZATION" in told) == overlaps
     if overlaps:
         assert told["PROGRAMMATIC_STREAM_SERIALIZATION"].programmaticStreamSerializationAllowed == 1
+
+
+class Room(Told):
+    """A driver of a device with four SMs, of which each runs one block, and that runs one cluster."""
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        super().call(name, *arguments)
+        return {"cuOccupancyMaxActiveClusters": 1, "cuOccupancyMaxActiveBlocksPerMultiprocessor": 1}.get(name)
+
+
+@pytest.mark.parametrize(("blocks", "cluster", "room"), [(4, 1, 4), (5, 1, 4), (2, 2, 2), (4, 2, 2)])
+def test_blocks_that_wait_for_each_other_all_run_or_none_does(blocks: int, cluster: int, room: int) -> None:
+    driver = Room()
+    gpu = SimpleNamespace(driver=driver, stream=api.CUstream(7), attribute={"MULTIPROCESSOR_COUNT": 4}.__getitem__)
+    kernel = Kernel(gpu, "kernel")  # type: ignore[arg-type]
+
+    def bind() -> None:
+        kernel.bind((blocks, 1, 1), (128, 1, 1), [b"\0" * 8], cluster=(cluster, 1, 1), together=True)()
+
+    if blocks > room:
+        with pytest.raises(CudaError, match=f"{blocks} blocks wait for each other, and {room} can run"):
+            bind()
+    else:
+        bind()
+    assert ("cuLaunchKernelEx" in [name for name, _ in driver.calls]) == (blocks <= room)

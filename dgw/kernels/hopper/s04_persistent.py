@@ -59,7 +59,7 @@ def refuses_ahead(problem: Problem, config: Config, device: Device) -> str | Non
         return "COPY_AHEAD=1 needs CTAs that all run at the same time: SPLIT=1, and clusters of two at most"
     if tile.output == tiling.FROM_REGISTERS:
         return f"COPY_AHEAD=1 takes the memory where D is staged, which D in {problem.d.dtype} is not"
-    if tile.consumers == 2 and tile.bn > LARGEST_AHEAD:
+    if tile.bn > LARGEST_AHEAD:
         return f"COPY_AHEAD=1 leaves BN={tile.bn} too few registers; at most BN={LARGEST_AHEAD}"
     if tile.consumers == 2 and not int(config.get("SETMAXNREG", 1)):
         return "COPY_AHEAD=1 leaves the sums too few registers without SETMAXNREG=1"

@@ -72,6 +72,7 @@ def _facts(record: Record) -> tuple[tuple[str, str], ...]:
         shape = f"grid {grid}, block {block}"
         shape += f", cluster {'x'.join(map(str, launch.cluster))}" if launch.cluster != (1, 1, 1) else ""
         shape += ", starts while the one before runs" if launch.overlaps else ""
+        shape += ", blocks wait for each other" if launch.together else ""
         shape += f", {show(launch.shared_bytes, 'bytes')} dynamic shared memory" if launch.shared_bytes > 0 else ""
         facts.append(("launch", f"{launch.entry} of {launch.source.path}: {shape}"))
     facts += [("artifact", f"{kept.kind} {kept.name} ({show(kept.bytes, 'bytes')}), SHA-256 {kept.sha256[:16]}")
