@@ -33,7 +33,7 @@ _VERB = {"read": "read", "write": "written", "atomic": "updated atomically", "co
 class Footprint:
     """The granules that an access touches: `bits` over the batch, and (granule, lane, member) of each touch."""
 
-    __slots__ = ("bits", "granules", "lanes", "members", "own_conflict")
+    __slots__ = ("_warps", "bits", "granules", "lanes", "members", "own_conflict")
 
     def __init__(self, plan: Plan, width: int, lane_base: Array, granule: int, total: int) -> None:
         physical = plan.addresses + lane_base
@@ -48,6 +48,13 @@ class Footprint:
         flags[self.granules] = 1
         self.bits: Words = np.packbits(flags, bitorder="little").view(np.uint64)
         self.own_conflict = self._find_own_conflict(total)
+        self._warps: Array | None = None
+
+    def warps(self) -> Array:
+        """The warps of the batch that touch any, found once: with each barrier all accesses before it are looked at."""
+        if self._warps is None:
+            self._warps = np.unique(self.lanes // WARP)
+        return self._warps
 
     def _find_own_conflict(self, total: int) -> bool:
         owner = np.full(total, -1, dtype=np.int64)
@@ -333,7 +340,7 @@ class SharedSpace(WindowSpace):
         per = self.lanes.warps_per_cta
         kept = []
         for entry in self.log:
-            warps = np.unique(entry.footprint.lanes // WARP)
+            warps = entry.footprint.warps()
             cta, w = warps // per, warps % per
             diagonal = self.known[cta, w, w] > entry.clock[cta, w, w]
             if not (diagonal & (self.known[cta, :, w].min(axis=1) >= entry.clock[cta, w, w])).all():
