@@ -16,6 +16,7 @@ using namespace dgw;
 
 constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
 using Output = TileOutput<BN>;
+static_assert(!COPY_AHEAD || Ring::CONSUMERS * 4 * CopyAhead::FIRST_BYTES <= Ring::BYTES, "what is copied first fits the ring");
 
 extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
     persistent(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
@@ -35,7 +36,6 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
     };
     Ring ring(shared_address(shared), rank);
     const u32 staging = shared_address(shared) + Ring::BYTES;
-
     const CopyAhead copies = {CopiedLines<K_MAJOR_A>::of(from_a, to_a, m, k, lda),
                               CopiedLines<K_MAJOR_B>::of(from_b, to_b, n, k, ldb), {progress}, (k + CHUNK - 1) / CHUNK,
                               ring.barriers + STAGES * 16};

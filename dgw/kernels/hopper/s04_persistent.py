@@ -45,12 +45,12 @@ def _choose_ahead(problem: Problem, pinned: Config, device: Device) -> selector.
         tile = tiling.Tiling.of(problem, config, tiling.output_of(problem))
         ctas = tile.clusters(problem) * tile.cluster
         fits = device.sms <= 2 * ctas <= 2 * device.sms and tile.cluster == 2
-        return (bool(wanted) or fits) and refuses_ahead(problem, {**pinned, **config}, device) is None
+        return (bool(wanted) or fits) and _refuses_ahead(problem, {**pinned, **config}, device) is None
 
     return selector.choose(problem, pinned, device, allowed)
 
 
-def refuses_ahead(problem: Problem, config: Config, device: Device) -> str | None:
+def _refuses_ahead(problem: Problem, config: Config, device: Device) -> str | None:
     """Why a CTA cannot copy operands ahead of what it multiplies."""
     tile = tiling.Tiling.of(problem, config, tiling.output_of(problem))
     if not alignment.copied(problem):
@@ -72,7 +72,7 @@ def refuses_ahead(problem: Problem, config: Config, device: Device) -> str | Non
 
 def refuses(problem: Problem, config: Config, device: Device) -> str | None:
     """Why `persistent` cannot run `problem` with `config` on `device`."""
-    ahead = refuses_ahead(problem, config, device) if config.get("COPY_AHEAD") else None
+    ahead = _refuses_ahead(problem, config, device) if config.get("COPY_AHEAD") else None
     return tiling.refuses_fused(problem, config, device) or ahead
 
 

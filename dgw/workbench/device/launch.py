@@ -70,7 +70,7 @@ class Kernel:
         return launch
 
     def _require_all(self, config: Any, blocks: int, cluster: int) -> None:
-        """Refuse a launch whose blocks do not all run at the same time. A cooperative launch would take longer."""
+        """Refuse a launch whose blocks do not all run at the same time, as a cooperative launch would be."""
         call = self._gpu.driver.call
         if cluster > 1:
             room = int(call("cuOccupancyMaxActiveClusters", self._function, config)) * cluster

@@ -10,7 +10,7 @@ from dgw.workbench.emulator.ptx.module import Function, Instruction
 from dgw.workbench.emulator.ptx.operands import Label
 
 BARRIERS = frozenset({"bar", "barrier"})
-STRONG = frozenset({"acquire", "relaxed", "volatile"})  # loads that are made anew each time
+MADE_ANEW = frozenset({"acquire", "relaxed", "volatile"})  # loads of what others store meanwhile
 ENDS = frozenset({"bra", "brx", "ret", "exit", "trap"})
 
 
@@ -48,7 +48,7 @@ def is_cluster_wait(instruction: Instruction) -> bool:
 def looks_again(block: Block, instructions: Sequence[Instruction]) -> bool:
     """Whether a block goes back to itself and loads what other threads may have stored meanwhile."""
     loads = (one for one in instructions[block.first : block.last] if one.opcode == "ld")
-    return block.number in block.successors and any(STRONG & set(one.modifiers) for one in loads)
+    return block.number in block.successors and any(MADE_ANEW & set(one.modifiers) for one in loads)
 
 
 def may_wait(instruction: Instruction) -> bool:

@@ -39,8 +39,8 @@ class PlanRun:
     def __init__(self, case: Case, plan: Plan, ptx_of: Callable[[Source], str], full_grid: bool = False) -> None:
         self.case, self.plan, self.ptx_of = case, plan, ptx_of
         problem = case.problem
-        alone = len(plan.launches) == 1 and plan.launches[0].cluster == (1, 1, 1)
-        alone = alone and not plan.launches[0].together
+        launches = plan.launches
+        alone = len(launches) == 1 and launches[0].cluster == (1, 1, 1) and not launches[0].together
         self.whole = full_grid or not alone or plan.tile is None or problem.flops <= WHOLE_GRID_FLOPS
         self.buffers = Buffers(problem)
         self.memory = Memory()

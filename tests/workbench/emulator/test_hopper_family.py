@@ -14,6 +14,8 @@ from dgw.toolchain.build import build
 from dgw.toolchain.cache import CompileCache
 from dgw.toolchain.devices import device
 from dgw.workbench.collectors.emulator import Emulation, emulate
+from dgw.workbench.emulator.launching import PlanRun
+from dgw.workbench.emulator.operands import POISON
 
 H200 = device("h200")
 PERSISTENT = load()["hopper/persistent"]
@@ -100,6 +102,18 @@ def test_operands_are_copied_ahead(
 ) -> None:
     m, n, k = shape
     executed(PERSISTENT, gemm(m, n, k, layout=layout), {**ALONE, "COPY_AHEAD": 1, **config}, cache, FEW)
+
+
+def test_counts_of_what_is_copied_begin_anew_with_every_launch(cache: CompileCache) -> None:
+    problem = gemm(65, 131, 1031, layout="nt")
+    config = PERSISTENT.config_for(problem, FEW, {**ALONE, "BM": 64, "BN": 64, "COPY_AHEAD": 1})
+    plan = PERSISTENT.plan(problem, config, FEW)  # type: ignore[misc]
+    case = Case(problem=problem, variant=PERSISTENT.id, config=config)
+    run = PlanRun(case, plan, lambda source: build(source, PERSISTENT.root, PERSISTENT.includes, H200.arch, cache).ptx)
+    for _ in range(2):
+        (one,) = run.run()
+        assert one.coverage.findings == []
+        assert set(run.workspaces[alignment.PROGRESS].tolist()) == {POISON}
 
 
 def test_products_and_what_is_stored_are_counted(cache: CompileCache) -> None:

@@ -87,9 +87,10 @@ struct CopyAhead {
     using PartsB = CopiedLines<K_MAJOR_B>;
     static constexpr int WARPS = 6;
     static constexpr int SLOTS = COPY_AHEAD ? STAGING_BYTES / WARPS / PartsA::BYTES : 1;  // where D waits, later
-
+    static_assert(SLOTS > 0, "a warp copies a part at a time");
     static constexpr int AT_ONCE = 2;  // chunks that the warps copy which then multiply
-    static constexpr u32 MEETING = 4;  // named barrier: these have been copied
+    static constexpr u32 FIRST_BYTES = AT_ONCE * PartsA::BYTES;  // of shared memory for each of these (alignment.py)
+    static constexpr u32 MEETING = 4;  // named barrier: these chunks have been copied
 
     PartsA a;
     PartsB b;
@@ -102,7 +103,7 @@ struct CopyAhead {
 
     // The first chunks, by the first `warps` warps of the CTA. `shared`: AT_ONCE slots for each, which are free afterwards.
     __device__ __forceinline__ void begin(u32 shared, u32 warps) const {
-        const u32 warp = threadIdx.x / 32, slots = shared + warp * AT_ONCE * PartsA::BYTES;
+        const u32 warp = threadIdx.x / 32, slots = shared + warp * FIRST_BYTES;
         const u32 some = a.count(), count = some + b.count();
 #pragma unroll 1
         for (u32 part = warp * gridDim.x + blockIdx.x; part < count; part += gridDim.x * warps) {
