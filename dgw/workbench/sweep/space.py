@@ -12,7 +12,7 @@ from dgw.errors import UsageError
 from dgw.model import Case, Config, Device, Problem, Variant
 from dgw.workbench.prepare import refusal
 
-MOST = 200_000
+MOST = 400_000
 """Configs that are asked one by one whether they can run; a larger space has to be narrowed."""
 
 Values = Mapping[str, Sequence[int | str]]

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from dgw.errors import UsageError
+from dgw.kernels.loader import load
 from dgw.model import Problem, Tunable, gemm
 from dgw.toolchain.devices import device
-from dgw.workbench.sweep.space import configs, field, size
+from dgw.workbench.sweep.space import MOST, configs, field, size
 from tests.workbench.sweep.many import VARIANT
 
 PROBLEM, HERE = gemm(64, 64, 64), device("h200")
@@ -52,3 +54,9 @@ def test_a_space_without_end_is_refused() -> None:
     large = tuple(Tunable(name=f"T{n}", default=0, values=tuple(range(100)), meaning="") for n in range(4))
     with pytest.raises(UsageError, match="100,000,000 configs"):
         field(PROBLEM, [replace(VARIANT, space=large)], {}, HERE)
+
+
+def test_the_command_with_which_the_ladder_page_measures_instead_of_estimating_is_not_too_large() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs/ladder.md").read_text()
+    assert "`dgw sweep --variant hopper/persistent`" in page
+    assert size(load()["hopper/persistent"], {}) <= MOST
