@@ -26,8 +26,10 @@ PRICE = f"cycles; an instruction is assumed to take {SLOTS:g} slots"
 
 
 def applies(facts: Facts) -> bool:
-    """One product in a kernel or two; more are passes."""
-    return facts.problem.known and facts.launches <= 2 and min(facts.problem.m, facts.problem.n) > FEW
+    """One product in a kernel or two; more are passes. What blocks do for each other is not told from an epilogue."""
+    plan = facts.record.plan
+    alone = plan is None or not any(launch.together for launch in plan.launches)
+    return alone and facts.problem.known and facts.launches <= 2 and min(facts.problem.m, facts.problem.n) > FEW
 
 
 def beside(facts: Facts) -> tuple[float, float, float]:

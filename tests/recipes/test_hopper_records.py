@@ -149,6 +149,14 @@ def test_copies_that_align_operands_are_no_unfused_epilogue_and_no_blocks_of_the
     assert Facts(one, H200).blocks == 132
 
 
+@pytest.mark.parametrize(("size", "named"), [(2047, False), (2048, True)])
+def test_copies_that_blocks_make_for_each_other_are_no_epilogue(size: int, named: bool) -> None:
+    one = hopper(problem=gemm(size, size, size, layout="nt"), numbers={"issued": 4.5e7, "inst_executed": 4.5e7})
+    assert one.plan is not None
+    assert one.plan.launches[-1].together == (not named)
+    assert ("epilogue-bound" in {found.recipe for found in diagnose(one, H200)}) == named
+
+
 def test_a_record_of_a_gpu_without_counted_cycles_is_judged_by_its_time() -> None:
     one = hopper(numbers={"elapsed_cycles": None, "sm_active_cycles": None, "dram_throughput": None})
     facts = Facts(one, H200)
