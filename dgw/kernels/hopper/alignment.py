@@ -5,15 +5,16 @@ from __future__ import annotations
 import msgspec
 
 from dgw.kernels.declaring import ceil_div, element_bytes
-from dgw.model import Argument, Launch, Pointer, Problem, Scalar, Source, TensorMap, Workspace
+from dgw.model import Argument, Config, Launch, Pointer, Problem, Scalar, Source, TensorMap, Workspace
 
 THREADS = 128
 LINES = 4  # of which a thread copies 16 bytes at once
 LINE = 64  # elements that the copy's lines are a multiple of: 128 bytes, as L2 has them
 LANES = 8  # that copy 128 bytes of a line
 BLOCKS = 132 * 1024 // THREADS  # of an operand: what an H200 runs at once; they stride over larger ones
+GRANULE = 8  # elements of 16 bytes
 CHUNK = 256  # elements of k that are copied ahead of others
-AHEAD_BYTES = 2 * 4 * (CHUNK * 2 + 16)  # of shared memory for each warp that multiplies: two parts (copy_ahead.cuh)
+AHEAD_BYTES = 2 * 4 * (CHUNK + GRANULE) * 2  # of shared memory for a warp that multiplies: two parts (copy_ahead.cuh)
 PROGRESS = "progress"  # workspace: how far the copies are (grid_progress.cuh)
 
 
@@ -102,3 +103,15 @@ def copied_ahead(problem: Problem, ahead: bool) -> tuple[Argument, ...]:
         *(Scalar(name=f"ld{name}", dtype="i64") for name in ("a", "b")),
         Workspace(name=PROGRESS) if ahead else none,
     )
+
+
+def shifts(problem: Problem, ahead: bool) -> Config:
+    """Defines: elements of the granules of 16 bytes before the first line of A and of B, and how many more before the
+    next. Both are 0 of an operand that the kernel does not copy.
+    """
+    names = copied(problem) if ahead else ()
+    found: Config = {}
+    for name in ("a", "b"):
+        found[f"FIRST_{name.upper()}"] = problem.operands()[name].offset % GRANULE if name in names else 0
+        found[f"STEP_{name.upper()}"] = problem.leading_dimension(name) % GRANULE if name in names else 0
+    return found

@@ -36,9 +36,10 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
     };
     Ring ring(shared_address(shared), rank);
     const u32 staging = shared_address(shared) + Ring::BYTES;
-    const CopyAhead copies = {CopiedLines<K_MAJOR_A>::of(from_a, to_a, m, k, lda),
-                              CopiedLines<K_MAJOR_B>::of(from_b, to_b, n, k, ldb), {progress}, (k + CHUNK - 1) / CHUNK,
+    const CopyAhead copies = {CopyAhead::PartsA::of(from_a, to_a, m, k, lda),
+                              CopyAhead::PartsB::of(from_b, to_b, n, k, ldb), {progress}, (k + CHUNK - 1) / CHUNK,
                               ring.barriers + STAGES * 16};
+    if (COPY_AHEAD) copies.begin(ring.tiles, Ring::CONSUMERS * 4);
     if (COPY_AHEAD && threadIdx.x == 0) copies.open();
     ring.open(map_a, map_b);
 
@@ -67,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(Ring::THREADS, 1)
             copies.copy(staging, warp - 2, Ring::CONSUMERS * 4);
         }
     } else {
-        if (COPY_AHEAD) copies.begin(ring.tiles, Ring::CONSUMERS * 4);
+        if (COPY_AHEAD) copies.go_on(ring.tiles, Ring::CONSUMERS * 4);
         ring.grow();
         const Epilogue epilogue = {c, bias, residual, scale, d, m, n, ldc, ldd, ldr, alpha, beta, zero_point};
         const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dgw.kernels.hopper import alignment, selector, tile_launch, tiling
 from dgw.model import Claim, Config, Device, Epilogue, Plan, Problem, Variant
 
-LARGEST_AHEAD = 192
-"""Columns of a tile whose sums an instruction finds registers for where a warpgroup more has some."""
-LEAST_COPIED = 10e6
+LEAST_COPIED = 8e6
 """Bytes of copies that are made ahead: set by hand, between two sizes of which a stored run has both ways (cliff)."""
+LONGEST_FIRST = 8
+"""Chunks of k with which copies still come first where CTAs compute several tiles: set by hand, in the same way."""
 
 
 def choose(problem: Problem, pinned: Config, device: Device) -> tuple[Config, tuple[str, ...]] | None:
@@ -32,22 +32,26 @@ def choose(problem: Problem, pinned: Config, device: Device) -> tuple[Config, tu
 def _choose_ahead(problem: Problem, pinned: Config, device: Device) -> selector.Choice | None:
     """The config for copies that the kernel makes itself; None where that is not asked for, or does not pay.
 
-    It pays where there is much to copy, and where most of the SMs compute one tile each: where they compute several,
-    all wait for chunks during the first one. Copies and tiles of operands come and go on the same way between L2 and
-    SMs, so that pairs of CTAs share tiles.
+    It pays where there is much to copy and most of the SMs have something to compute: one tile, or several if the
+    first, during which all wait for chunks, is a long one. Copies and tiles of operands come and go on the same way
+    between L2 and SMs, so that pairs of CTAs share tiles; and wide tiles wait less than the narrow ones of turns.
     """
     wanted = pinned.get("COPY_AHEAD")
-    pays = sum(alignment.workspaces(problem).values()) >= LEAST_COPIED
-    if wanted == 0 or not (wanted or pays):
+    if wanted == 0 or not (wanted or sum(alignment.workspaces(problem).values()) >= LEAST_COPIED):
         return None
+    long = problem.k > LONGEST_FIRST * alignment.CHUNK
 
-    def allowed(config: Config) -> bool:
+    def possible(config: Config) -> bool:
+        return _refuses_ahead(problem, {**pinned, **config}, device) is None
+
+    def pays(config: Config) -> bool:
         tile = tiling.Tiling.of(problem, config, tiling.output_of(problem))
         ctas = tile.clusters(problem) * tile.cluster
-        fits = device.sms <= 2 * ctas <= 2 * device.sms and tile.cluster == 2
-        return (bool(wanted) or fits) and _refuses_ahead(problem, {**pinned, **config}, device) is None
+        at_once = ctas <= device.sms or (long and not tile.pingpong)
+        return at_once and device.sms <= 2 * ctas and tile.cluster == 2 and possible(config)
 
-    return selector.choose(problem, pinned, device, allowed)
+    found = selector.choose(problem, pinned, device, pays)
+    return selector.choose(problem, pinned, device, possible) if found is None and wanted else found
 
 
 def _refuses_ahead(problem: Problem, config: Config, device: Device) -> str | None:
@@ -59,8 +63,6 @@ def _refuses_ahead(problem: Problem, config: Config, device: Device) -> str | No
         return "COPY_AHEAD=1 needs CTAs that all run at the same time: SPLIT=1, and clusters of two at most"
     if tile.output == tiling.FROM_REGISTERS:
         return f"COPY_AHEAD=1 takes the memory where D is staged, which D in {problem.d.dtype} is not"
-    if tile.bn > LARGEST_AHEAD:
-        return f"COPY_AHEAD=1 leaves BN={tile.bn} too few registers; at most BN={LARGEST_AHEAD}"
     if tile.consumers == 2 and not int(config.get("SETMAXNREG", 1)):
         return "COPY_AHEAD=1 leaves the sums too few registers without SETMAXNREG=1"
     if tile.consumers * 4 * alignment.AHEAD_BYTES > tile.stages * tile.slot_bytes:
@@ -83,10 +85,7 @@ def plan(problem: Problem, config: Config, device: Device) -> Plan:
         return tile_launch.plan(problem, config, "split_k.cu", map_d=True)
     clusters = min(tile.clusters(problem), selector.resident(device, tile.cluster) // tile.cluster)
     ahead = bool(config.get("COPY_AHEAD", 0))
-    threads = tile.threads + (tiling.WARPGROUP if ahead else 0)
-    return tile_launch.plan(
-        problem, config, "s04_persistent.cu", map_d=True, threads=threads, clusters=clusters, ahead=ahead
-    )
+    return tile_launch.plan(problem, config, "s04_persistent.cu", map_d=True, clusters=clusters, ahead=ahead)
 
 
 VARIANT = Variant(

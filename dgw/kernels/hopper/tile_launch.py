@@ -42,6 +42,7 @@ def plan(
     defines["COPIED"] = "true" if copies else "false"
     if ahead is not None:
         defines["CHUNK"] = alignment.CHUNK
+        defines |= alignment.shifts(problem, ahead)
     wanted = tile.clusters(problem) if clusters is None else clusters
     launch = Launch(
         source=Source(path=source, defines=tuple(defines.items())),

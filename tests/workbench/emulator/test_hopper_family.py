@@ -104,6 +104,14 @@ def test_operands_are_copied_ahead(
     executed(PERSISTENT, gemm(m, n, k, layout=layout), {**ALONE, "COPY_AHEAD": 1, **config}, cache, FEW)
 
 
+@pytest.mark.parametrize(("ld", "offset"), [(304, 3), (305, 0), (306, 1), (308, 7), (309, 6), (311, 5)])
+def test_lines_are_copied_wherever_they_begin(ld: int, offset: int, cache: CompileCache) -> None:
+    plain = gemm(65, 72, 300, layout="nt")
+    a, b = (msgspec.structs.replace(operand, ld=ld, offset=offset) for operand in (plain.a, plain.b))
+    problem = msgspec.structs.replace(plain, a=a, b=b)
+    executed(PERSISTENT, problem, {**ALONE, "BM": 64, "BN": 128, "COPY_AHEAD": 1}, cache, FEW)
+
+
 def test_counts_of_what_is_copied_begin_anew_with_every_launch(cache: CompileCache) -> None:
     problem = gemm(65, 131, 1031, layout="nt")
     config = PERSISTENT.config_for(problem, FEW, {**ALONE, "BM": 64, "BN": 64, "COPY_AHEAD": 1})

@@ -12,7 +12,7 @@ namespace dgw {
 struct Ring {
     static constexpr int CONSUMERS = !PINGPONG && BM == 64 ? 1 : 2;
     static constexpr int TEAM = PINGPONG ? 1 : CONSUMERS;
-    static constexpr int THREADS = 128 * (CONSUMERS + (COPY_AHEAD ? 2 : 1));
+    static constexpr int THREADS = 128 * (CONSUMERS + 1);
     static constexpr int TILES_M = BM / 64 / TEAM;
     static constexpr int TILES_N = BN / 8;
     using TileA = WgmmaTile<K_MAJOR_A, BM, CLUSTER_N>;
@@ -53,10 +53,10 @@ struct Ring {
 
     // Registers move from the producer to the consumers, which hold the sums.
     static __device__ __forceinline__ void shrink() {
-        if constexpr (SETMAXNREG && CONSUMERS > 1) give_registers<(COPY_AHEAD ? 48 : 24)>();
+        if constexpr (SETMAXNREG && CONSUMERS > 1) give_registers<(COPY_AHEAD ? 56 : 24)>();
     }
     static __device__ __forceinline__ void grow() {
-        if constexpr (SETMAXNREG && CONSUMERS > 1) take_registers<(COPY_AHEAD ? 208 : 240)>();
+        if constexpr (SETMAXNREG && CONSUMERS > 1) take_registers<(COPY_AHEAD ? 224 : 240)>();
     }
 
     // The issuer: waits until a slot is free everywhere and has the next tiles copied to it.

@@ -1,0 +1,106 @@
+// Lines of an operand that begin anywhere in the granules of 16 bytes in which global memory is read, and their copy, of
+// which the lines begin at multiples of 128 bytes. A warp copies WIDTH elements of HEIGHT lines at a time, a part: they come
+// to shared memory in granules, without registers, and a lane then takes its eight elements of a line out of two. How far
+// they are shifted is known when this is compiled, so that no instruction is spent on choosing words.
+#pragma once
+
+#include "dgw/async.cuh"
+#include "dgw/shifted_words.cuh"
+
+namespace dgw {
+
+// An operand of `lines` lines, `step` bytes apart, and its copy. ALONG_K: its lines run along k. FIRST and STEP: how many
+// elements of its granule are before the first line, and how many more before the next.
+template <bool ALONG_K, int FIRST, int STEP>
+struct CopiedLines {
+    static constexpr int WIDTH = 32 * GRANULE, HEIGHT = 4;
+    static constexpr u32 LINE_BYTES = WIDTH * 2 + 16;  // with the granule behind, of which the last lane takes a part
+    static constexpr u32 BYTES = HEIGHT * LINE_BYTES;
+    static constexpr int ROUND = 64;  // elements that a line of a copy is a multiple of (alignment.py)
+    static_assert(CHUNK == WIDTH, "a line along k has one part in a chunk");
+
+    const char* from;
+    char* to;
+    int lines, width;
+    i64 step;
+
+    static __device__ __forceinline__ CopiedLines of(const char* from, char* to, int extent, int k, i64 ld) {
+        return {from, to, ALONG_K ? extent : k, ALONG_K ? k : extent, ld * 2};
+    }
+
+    // The parts of a chunk of k.
+    __device__ __forceinline__ u32 count() const {
+        if (to == nullptr) return 0;
+        return ALONG_K ? u32(lines + HEIGHT - 1) / HEIGHT : u32(width + WIDTH - 1) / WIDTH * (CHUNK / HEIGHT);
+    }
+
+    // Has part `part` of chunk `chunk` loaded to the shared address `slot`.
+    __device__ __forceinline__ void load(u32 slot, int chunk, u32 part) const {
+        const int lane = threadIdx.x % 32, line = line_of(chunk, part), col = col_of(chunk, part);
+        const char* const begin = from + line * step + col * 2;
+        const char* const behind = granule_of(begin + lane * step) + WIDTH * 2;  // of the line of the lane's number
+        const u32 target = slot + lane * 16, target_behind = slot + lane * LINE_BYTES + WIDTH * 2;
+        if (__builtin_expect(line + HEIGHT <= lines && col + WIDTH + GRANULE <= width, 1)) {
+            if (lane < HEIGHT) copy_async<16>(target_behind, behind);
+            const char* from_lane = begin + lane * 16;
+#pragma unroll
+            for (int l = 0; l < HEIGHT; ++l, from_lane += step) copy_async<16>(target + l * LINE_BYTES, granule_of(from_lane));
+        } else {
+            if (lane < HEIGHT)
+                copy_async_part(target_behind, behind, available(begin + lane * step, line + lane, col + WIDTH));
+#pragma unroll 1
+            for (int l = 0; l < HEIGHT; ++l)
+                copy_async_part(target + l * LINE_BYTES, granule_of(begin + l * step) + lane * 16,
+                                available(begin + l * step, line + l, col + lane * GRANULE));
+        }
+    }
+
+    // Stores part `part` of chunk `chunk`, which is at `slot`, to the copy.
+    __device__ __forceinline__ void store(u32 slot, int chunk, u32 part) const {
+        if (part % 2 == 0)
+            store_lines<0>(slot, chunk, part);
+        else
+            store_lines<HEIGHT>(slot, chunk, part);
+    }
+
+private:
+    // Lines whose number modulo 8 is OF_EIGHT, and those behind them.
+    template <int OF_EIGHT>
+    __device__ __forceinline__ void store_lines(u32 slot, int chunk, u32 part) const {
+        const int lane = threadIdx.x % 32, line = line_of(chunk, part), col = col_of(chunk, part) + lane * GRANULE;
+        const i64 copied_step = i64(u32(width + ROUND - 1) / ROUND) * (ROUND * 2);
+        char* target = to + line * copied_step + col * 2;
+#pragma unroll
+        for (int l = 0; l < HEIGHT; ++l, target += copied_step) {
+            const int shift = (FIRST + (OF_EIGHT + l) * STEP) % GRANULE;  // known when this is compiled
+            u32 words[8], shifted[4];
+#pragma unroll
+            for (int half = 0; half < 2; ++half)
+                load_shared<16>(words + half * 4, slot + l * LINE_BYTES + (lane + half) * 16);
+#pragma unroll
+            for (int w = 0; w < 4; ++w) {
+                const u32 low = words[w + shift / 2];
+                shifted[w] = shift % 2 == 0 ? low : __funnelshift_r(low, words[w + shift / 2 + 1], 16);
+            }
+            store_global<16>(target, shifted, line + l < lines && col < width);
+        }
+    }
+
+    static __device__ __forceinline__ int line_of(int chunk, u32 part) {
+        return ALONG_K ? int(part) * HEIGHT : chunk * CHUNK + int(part % (CHUNK / HEIGHT)) * HEIGHT;
+    }
+    static __device__ __forceinline__ int col_of(int chunk, u32 part) {
+        return ALONG_K ? chunk * CHUNK : int(part / (CHUNK / HEIGHT)) * WIDTH;
+    }
+    static __device__ __forceinline__ const char* granule_of(const char* address) {
+        return reinterpret_cast<const char*>(u64(address) / 16 * 16);
+    }
+
+    // Bytes of a granule of `line` whose elements begin, without those before them, at column `col`: none where there is
+    // no memory. `begin`: where the line's part begins.
+    __device__ __forceinline__ int available(const char* begin, int line, int col) const {
+        return line < lines ? min(max((width - col + elements_before(begin)) * 2, 0), 16) : 0;
+    }
+};
+
+}  // namespace dgw
