@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from parts import Part, measure
@@ -205,25 +204,22 @@ def cliff(topic: Topic) -> dict[str, Any]:
     """Sizes that the copy engine cannot step through against their aligned neighbours, in every layout, and cuBLAS.
 
     Each is timed alone, not in turn with a kernel that takes much less or much more power: both would have its clock.
-    But the device is as warm as what came before has made it: so neighbours follow one another, in both orders, and
-    their times are means of both.
+    But the device is as warm as what came before has made it: so neighbours follow one another.
     """
     alike = ("--against", "none", "--counters", "none", "--layout", ",".join(LAYOUTS), "--json")
-    runs, times = [], defaultdict[tuple[str, int], list[float]](list)
-    for order in (order for pair in ALIGNED for order in (pair, pair[::-1])):
-        runs.append(topic.dgw("profile", "--variant", PERSISTENT, "--shape", ",".join(map(cube, order)), *alike).run)
-        for record in runs[-1].records:
-            if seconds := record.number("time_cold"):
-                times[record.case.problem.layout, record.case.problem.m].append(seconds)
+    runs, own = [], dict[tuple[str, int], float | None]()
+    for pair in ALIGNED:
+        runs.append(topic.dgw("profile", "--variant", PERSISTENT, "--shape", ",".join(map(cube, pair)), *alike).run)
+        own |= {(r.case.problem.layout, r.case.problem.m): r.number("time_cold") for r in runs[-1].records}
     base = topic.dgw("profile", "--variant", CUBLAS, "--shape", ",".join(cube(far) for _, far in ALIGNED), *alike).run
     others = {(r.case.problem.layout, r.case.problem.m): r.number("time_cold") for r in base.records}
-    for layout, (near, far) in itertools.product(LAYOUTS, ALIGNED):
-        own = [fmean(found) if len(found) == 2 else None for found in (times[layout, near], times[layout, far])]
-        ratio = own[1] / own[0] if own[0] and own[1] else None
-        topic.show(f"persistent at {far}^3 over {near}^3, {layout}: time", ratio, "ratio", "<=", 1.25)
-        blas = others.get((layout, far))
-        speed_up = blas / own[1] if blas and own[1] else None
-        topic.figure(f"persistent at {far}^3, {layout}: speed-up on cuBLAS", speed_up, "ratio")
+    for layout, (one, other) in itertools.product(LAYOUTS, ALIGNED):
+        near, far, blas = own.get((layout, one)), own.get((layout, other)), others.get((layout, other))
+        ratio = far / near if near and far else None
+        topic.show(f"persistent at {other}^3 over {one}^3, {layout}: time", ratio, "ratio", "<=", 1.25)
+        topic.figure(
+            f"persistent at {other}^3, {layout}: speed-up on cuBLAS", blas / far if blas and far else None, "ratio"
+        )
     return {
         "runs": [thin(run, ("time_cold", "time_hot", "tflops")) for run in runs],
         "cublas": thin(base, ("time_cold", "tflops")), "ways": both_ways(topic, alike[:-3]),
@@ -236,15 +232,15 @@ def cube(size: int) -> str:
 
 
 def both_ways(topic: Topic, alike: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Copies before the kernel that multiplies, and by that kernel ahead of what it multiplies: one after another."""
+    """Copies before the kernel that multiplies, and by that kernel ahead of what it multiplies."""
     runs = []
-    for shape, way in itertools.product(COPIED, WAYS):
-        run = topic.dgw(
-            "profile", "--variant", PERSISTENT, "--shape", shape, *alike, "--layout", "nt", "--config", way, "--json"
-        ).run
-        topic.figure(f"persistent at {shape}, nt, {way}: time", run.records[0].number("time_cold"), "s")
-        runs.append(thin(run, ("time_cold",)))
-    return runs
+    for way in WAYS:
+        asked = ("--shape", ",".join(COPIED), *alike, "--layout", "nt", "--config", way, "--json")
+        runs.append(topic.dgw("profile", "--variant", PERSISTENT, *asked).run)
+        for record in runs[-1].records:
+            shape = record.case.problem.shape
+            topic.figure(f"persistent at {shape}, nt, {way}: time", record.number("time_cold"), "s")
+    return [thin(run, ("time_cold",)) for run in runs]
 
 
 PARTS: dict[str, Part] = {

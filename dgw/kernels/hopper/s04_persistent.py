@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dgw.kernels.hopper import alignment, selector, tile_launch, tiling
 from dgw.model import Claim, Config, Device, Epilogue, Plan, Problem, Variant
 
@@ -34,7 +36,8 @@ def _choose_ahead(problem: Problem, pinned: Config, device: Device) -> selector.
 
     It pays where there is much to copy and most of the SMs have something to compute: one tile, or several if the
     first, during which all wait for chunks, is a long one. Copies and tiles of operands come and go on the same way
-    between L2 and SMs, so that pairs of CTAs share tiles; and wide tiles wait less than the narrow ones of turns.
+    between L2 and SMs, so that pairs of CTAs share tiles (not where both operands lie across k, and it is slower); and
+    wide tiles wait less than the narrow ones of turns.
     """
     wanted = pinned.get("COPY_AHEAD")
     if wanted == 0 or not (wanted or sum(alignment.workspaces(problem).values()) >= LEAST_COPIED):
@@ -45,13 +48,25 @@ def _choose_ahead(problem: Problem, pinned: Config, device: Device) -> selector.
         return _refuses_ahead(problem, {**pinned, **config}, device) is None
 
     def pays(config: Config) -> bool:
-        tile = tiling.Tiling.of(problem, config, tiling.output_of(problem))
-        ctas = tile.clusters(problem) * tile.cluster
-        at_once = ctas <= device.sms or (long and not tile.pingpong)
-        return at_once and device.sms <= 2 * ctas and tile.cluster == 2 and possible(config)
+        tile, at_once = tiling.Tiling.of(problem, config, tiling.output_of(problem)), _at_once(problem, config, device)
+        alone = at_once and not tile.a_k_major and not tile.b_k_major
+        enough = device.sms <= 2 * tile.clusters(problem) * tile.cluster
+        fits = enough and (at_once or (long and not tile.pingpong))
+        return fits and tile.cluster == (1 if alone else 2) and possible(config)
 
     found = selector.choose(problem, pinned, device, pays)
-    return selector.choose(problem, pinned, device, possible) if found is None and wanted else found
+    if found is None:
+        return selector.choose(problem, pinned, device, possible) if wanted else None
+    if "GROUP_M" in pinned or not _at_once(problem, found.config, device):
+        return found
+    # nothing stays in L2 for tiles that come later: half as many rows together were a little faster
+    return replace(found, config={**found.config, "GROUP_M": max(1, int(found.config["GROUP_M"]) // 2)})
+
+
+def _at_once(problem: Problem, config: Config, device: Device) -> bool:
+    """Whether each CTA computes one tile of D at most."""
+    tile = tiling.Tiling.of(problem, config, tiling.output_of(problem))
+    return tile.clusters(problem) * tile.cluster <= device.sms
 
 
 def _refuses_ahead(problem: Problem, config: Config, device: Device) -> str | None:

@@ -34,24 +34,25 @@ struct CopiedLines {
         return ALONG_K ? u32(lines + HEIGHT - 1) / HEIGHT : u32(width + WIDTH - 1) / WIDTH * (CHUNK / HEIGHT);
     }
 
-    // Has part `part` of chunk `chunk` loaded to the shared address `slot`.
+    // Has part `part` of chunk `chunk` loaded to the shared address `slot`. What is behind the end of a line is loaded like
+    // anything else, since nobody reads it of the copy; but not what is behind the last line, which may not be in memory.
     __device__ __forceinline__ void load(u32 slot, int chunk, u32 part) const {
         const int lane = threadIdx.x % 32, line = line_of(chunk, part), col = col_of(chunk, part);
         const char* const begin = from + line * step + col * 2;
         const char* const behind = granule_of(begin + lane * step) + WIDTH * 2;  // of the line of the lane's number
         const u32 target = slot + lane * 16, target_behind = slot + lane * LINE_BYTES + WIDTH * 2;
-        if (__builtin_expect(line + HEIGHT <= lines && col + WIDTH + GRANULE <= width, 1)) {
+        if (__builtin_expect(begin + (HEIGHT - 1) * step + (WIDTH + GRANULE) * 2 <= end(), 1)) {
             if (lane < HEIGHT) copy_async<16>(target_behind, behind);
             const char* from_lane = begin + lane * 16;
 #pragma unroll
             for (int l = 0; l < HEIGHT; ++l, from_lane += step) copy_async<16>(target + l * LINE_BYTES, granule_of(from_lane));
         } else {
-            if (lane < HEIGHT)
-                copy_async_part(target_behind, behind, available(begin + lane * step, line + lane, col + WIDTH));
+            if (lane < HEIGHT) copy_async_part(target_behind, behind, available(behind));
 #pragma unroll 1
-            for (int l = 0; l < HEIGHT; ++l)
-                copy_async_part(target + l * LINE_BYTES, granule_of(begin + l * step) + lane * 16,
-                                available(begin + l * step, line + l, col + lane * GRANULE));
+            for (int l = 0; l < HEIGHT; ++l) {
+                const char* const granule = granule_of(begin + l * step) + lane * 16;
+                copy_async_part(target + l * LINE_BYTES, granule, available(granule));
+            }
         }
     }
 
@@ -96,10 +97,12 @@ private:
         return reinterpret_cast<const char*>(u64(address) / 16 * 16);
     }
 
-    // Bytes of a granule of `line` whose elements begin, without those before them, at column `col`: none where there is
-    // no memory. `begin`: where the line's part begins.
-    __device__ __forceinline__ int available(const char* begin, int line, int col) const {
-        return line < lines ? min(max((width - col + elements_before(begin)) * 2, 0), 16) : 0;
+    __device__ __forceinline__ const char* end() const { return from + (lines - 1) * step + i64(width) * 2; }
+
+    // How many bytes of a granule are before the end of the operand.
+    __device__ __forceinline__ int available(const char* granule) const {
+        const i64 left = end() - granule;
+        return left > 16 ? 16 : left > 0 ? int(left) : 0;
     }
 };
 
