@@ -210,10 +210,12 @@ def _choices(content: dict[str, Any]) -> str:
 
 
 def _other_days(content: dict[str, Any]) -> str:
-    """Which parts of a topic were measured on another day than its last."""
+    """Which parts of a topic were measured on another day than its last, and of which the day was not noted."""
     days = {name: part["measured"].get("date", "") for name, part in content.get("parts", {}).items()}
-    other = {name: day for name, day in days.items() if day and day != content["measured"].get("date")}
-    return f" Measured on another day: {', '.join(f'{name} ({day})' for name, day in other.items())}." if other else ""
+    other = ", ".join(f"{name} ({day})" for name, day in days.items() if day and day != content["measured"].get("date"))
+    unknown = ", ".join(name for name, day in days.items() if not day)
+    said = f" Measured on another day: {other}." if other else ""
+    return f"{said} The day was not noted: {unknown}." if unknown else said
 
 
 def _run(content: dict[str, Any], shape: str | None, shown: Callable[[Block], str]) -> str:

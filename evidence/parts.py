@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from topic import RELATIONS, ROOT, Topic, measured
+from topic import RELATIONS, ROOT, Topic, measured, today
 
 from dgw.errors import DgwError
 from dgw.model import Measurement, Run
@@ -70,7 +70,7 @@ def keep(topic: Topic, part: str, kept: Mapping[str, Any], seconds: float, order
         parts[content["run_of"]]["run"] = content["run"]
     parts[part] = {
         "seconds": seconds,
-        "measured": measured(run) if run is not None and run.records else {},
+        "measured": measured(run) if run is not None and run.records else {"date": today()},
         **{name: msgspec.to_builtins(value) for name, value in kept.items()},
     }
     rows = {name: [row for row in content.get("shows", []) if row.get("part") == name] for name in order}
@@ -79,10 +79,15 @@ def keep(topic: Topic, part: str, kept: Mapping[str, Any], seconds: float, order
     run_of = next((name for name in known if "run" in known[name]), "")
     save(topic, {
         "schema": "dgw.evidence/1", "topic": topic.name,
-        "measured": max((one["measured"] for one in known.values()), key=lambda found: found.get("date", "")),
+        "measured": max((one["measured"] for one in known.values()), key=_where_and_when),
         "shows": [row for name in order for row in rows[name]],
         "run_of": run_of, "run": known[run_of].pop("run") if run_of else None, "parts": known,
     })  # fmt: skip
+
+
+def _where_and_when(found: Mapping[str, str]) -> tuple[bool, str]:
+    """The later the day the larger, and what says on which GPU before what only says when."""
+    return "gpu" in found, found.get("date", "")
 
 
 def save(topic: Topic, content: Mapping[str, Any]) -> None:

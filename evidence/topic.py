@@ -154,8 +154,13 @@ def measured(run: Run) -> dict[str, str]:
         "ncu": next((e.ncu for e in environments if e.ncu), "") or ncu_version(),
         "dgw": __version__,
         "commit": run.commit,
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "date": today(),
     }
+
+
+def today() -> str:
+    """The day on which something is measured."""
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
 def ncu_version() -> str:

@@ -65,6 +65,7 @@ def test_a_part_measured_later_takes_its_own_place_and_keeps_the_others(parts: M
     assert [(row["part"], row["holds"]) for row in found["shows"]] == [("a", True), ("b", True), ("b", False)]
     assert found["run_of"] == "a"
     assert found["measured"]["gpu"] == "h200"
+    assert found["parts"]["b"]["measured"] == {"date": found["measured"]["date"]}  # it broke, on the same day
 
 
 def test_a_part_that_does_not_exist_is_said_with_those_that_do(
