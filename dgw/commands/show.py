@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 SHAPE = "4096x4096x4096"
-MANY = 200_000
-"""Configs that are tried one by one; a larger space is only measured, not counted."""
 
 
 @app.command()
@@ -296,13 +293,10 @@ def _need_text(need: Mapping[str, Any]) -> str:
 
 def _count(variant: Variant, case: Case, device: Device) -> str:
     """How many configs there are, and how many of them the variant accepts for this problem."""
-    sizes = [len(tunable.values) for tunable in variant.space]
-    total = 1
-    for size in sizes:
-        total *= size
-    if not variant.space or total > MANY:
+    from dgw.workbench.sweep import space
+
+    total = space.size(variant, {})
+    if not variant.space or total > space.MOST:
         return f"{total:,} configs." if variant.space else ""
-    names = [tunable.name for tunable in variant.space]
-    space = itertools.product(*(tunable.values for tunable in variant.space))
-    fit = sum(variant.refuses(case.problem, dict(zip(names, values, strict=True)), device) is None for values in space)
+    fit = sum(variant.refuses(case.problem, config, device) is None for config in space.configs(variant, {}))
     return f"{total:,} configs, {fit:,} of which {variant.id} accepts for {case.problem.shape} {case.problem.a.dtype}."

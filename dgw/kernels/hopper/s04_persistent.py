@@ -39,8 +39,8 @@ def _choose_ahead(problem: Problem, pinned: Config, device: Device) -> selector.
     between L2 and SMs, so that pairs of CTAs share tiles (not where both operands lie across k, and it is slower); and
     wide tiles wait less than the narrow ones of turns.
     """
-    wanted = pinned.get("COPY_AHEAD")
-    if wanted == 0 or not (wanted or sum(alignment.workspaces(problem).values()) >= LEAST_COPIED):
+    wanted, size = pinned.get("COPY_AHEAD"), sum(alignment.workspaces(problem).values())
+    if wanted == 0 or size == 0 or not (wanted or size >= LEAST_COPIED):
         return None
     long = problem.k > LONGEST_FIRST * alignment.CHUNK
 
@@ -72,8 +72,6 @@ def _at_once(problem: Problem, config: Config, device: Device) -> bool:
 def _refuses_ahead(problem: Problem, config: Config, device: Device) -> str | None:
     """Why a CTA cannot copy operands ahead of what it multiplies."""
     tile = tiling.Tiling.of(problem, config, tiling.output_of(problem))
-    if not alignment.copied(problem):
-        return "COPY_AHEAD=1 has nothing to copy: the copy engine reaches A and B"
     if tile.split > 1 or tile.cluster > 2:
         return "COPY_AHEAD=1 needs CTAs that all run at the same time: SPLIT=1, and clusters of two at most"
     if tile.output == tiling.FROM_REGISTERS:
@@ -89,8 +87,11 @@ def _refuses_ahead(problem: Problem, config: Config, device: Device) -> str | No
 
 def refuses(problem: Problem, config: Config, device: Device) -> str | None:
     """Why `persistent` cannot run `problem` with `config` on `device`."""
-    ahead = _refuses_ahead(problem, config, device) if config.get("COPY_AHEAD") else None
-    return tiling.refuses_fused(problem, config, device) or ahead
+    if not config.get("COPY_AHEAD"):
+        return tiling.refuses_fused(problem, config, device)
+    if not alignment.copied(problem):
+        return "COPY_AHEAD=1 has nothing to copy: the copy engine reaches A and B"
+    return tiling.refuses_fused(problem, config, device) or _refuses_ahead(problem, config, device)
 
 
 def plan(problem: Problem, config: Config, device: Device) -> Plan:
