@@ -46,9 +46,14 @@ def is_cluster_wait(instruction: Instruction) -> bool:
 
 
 def looks_again(block: Block, instructions: Sequence[Instruction]) -> bool:
-    """Whether a block goes back to itself and loads what other threads may have stored meanwhile."""
-    loads = (one for one in instructions[block.first : block.last] if one.opcode == "ld")
-    return block.number in block.successors and any(MADE_ANEW & set(one.modifiers) for one in loads)
+    """Whether a block goes back to itself and looks at what other threads may have done meanwhile."""
+    return block.number in block.successors and any(map(_looks, instructions[block.first : block.last]))
+
+
+def _looks(instruction: Instruction) -> bool:
+    if instruction.opcode == "mbarrier":
+        return instruction.modifiers[:1] == ("test_wait",)
+    return instruction.opcode == "ld" and bool(MADE_ANEW & set(instruction.modifiers))
 
 
 def may_wait(instruction: Instruction) -> bool:

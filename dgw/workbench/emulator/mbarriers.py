@@ -2,8 +2,8 @@
 
 A phase ends when as many arrivals have come as the barrier was made for, and all bytes that were announced. Copies
 count when they are issued, and land when somebody's wait for their phase ends: until then their destination is poison.
-A wait ends with its phase: `try_wait` never gives up, which the PTX manual allows. Whoever arrives hands over what it
-knows of memory to those whose wait ends with the phase.
+A wait ends with its phase: `try_wait` never gives up, which the PTX manual allows; `test_wait` says at once whether the
+phase has ended. Whoever arrives hands over what it knows of memory to those whose wait ends with the phase.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dgw.workbench.emulator.addresses import split_address
 from dgw.workbench.emulator.clusters import reached
-from dgw.workbench.emulator.group import U32, Group
+from dgw.workbench.emulator.group import BOOL, U32, Group
 from dgw.workbench.emulator.operation import Operation, Source, Thunk, destination, malformed, source, unknown
 from dgw.workbench.emulator.ptx.module import Instruction
 from dgw.workbench.emulator.ptx.operands import Address, Immediate, Register, Sink
@@ -140,11 +140,25 @@ class Mbarriers:
             if phase is None or phase.number % 2 == parity:
                 continue
             found[members] = True
-            phase.land()
-            if phase.known is not None:
-                self.engine.shared.learn(np.unique(members // WARP), phase.known)
+            self._take(phase, np.unique(members // WARP))
         self._go_on(found)
         return found
+
+    def test(self, lane: int, address: int, parity: int, index: int) -> bool:
+        """Whether the phase has ended; of a barrier that nobody has made, which is reported, it has."""
+        phase = self.find(lane, address, index)
+        if phase is None:
+            return True
+        if phase.number % 2 == parity & 1:
+            return False
+        self._take(phase, np.array([lane // WARP]))
+        return True
+
+    def _take(self, phase: Phase, warps: Array) -> None:
+        """What was copied is there for `warps`, and they know what those knew who arrived."""
+        phase.land()
+        if phase.known is not None:
+            self.engine.shared.learn(warps, phase.known)
 
     def _go_on(self, found: NDArray[np.bool_]) -> None:
         engine = self.engine
@@ -168,7 +182,7 @@ class Mbarriers:
 
 
 def wait_operands(instruction: Instruction) -> tuple[Address, Register | Immediate]:
-    """Address and parity of `mbarrier.try_wait.parity`."""
+    """Address and parity of `mbarrier.try_wait.parity` and `mbarrier.test_wait.parity`."""
     if len(instruction.operands) not in (3, 4) or "parity" not in instruction.modifiers:
         raise unknown(instruction)
     address, parity = instruction.operands[1:3]
@@ -180,7 +194,7 @@ def wait_operands(instruction: Instruction) -> tuple[Address, Register | Immedia
 
 
 def decode(instruction: Instruction) -> Operation:
-    """mbarrier.init, .arrive, .arrive.expect_tx, .expect_tx, .inval and .try_wait.parity."""
+    """mbarrier.init, .arrive, .arrive.expect_tx, .expect_tx, .inval, .try_wait.parity and .test_wait.parity."""
     words = instruction.modifiers
     if words[-1:] != ("b64",) and words[:1] != ("expect_tx",):
         raise unknown(instruction)
@@ -189,6 +203,12 @@ def decode(instruction: Instruction) -> Operation:
         done = destination(instruction, instruction.operands[0], 1)
         registers = tuple(one for one in (address.base, parity) if isinstance(one, Register))
         return Operation(instruction, (done,), registers, lambda group: lambda: None, "control", False)
+    if words[0] == "test_wait":
+        address, _ = wait_operands(instruction)
+        done = destination(instruction, instruction.operands[0], 1)
+        looked = (address.base or Immediate(0), instruction.operands[2])
+        looked_at = (source(instruction, operand, 32) for operand in looked)
+        return Operation(instruction, (done,), tuple(looked_at), _build_test, address.offset, False, ordered=True)
     if words[0] == "inval":
         return Operation(instruction, (), (), lambda group: lambda: None, "nothing", False)
     form = _form(words)
@@ -207,6 +227,23 @@ def _form(words: tuple[str, ...]) -> str:
     if form not in ("init", "arrive", "arrive expect_tx", "expect_tx"):
         raise KeyError(form)
     return form
+
+
+def _build_test(group: Group) -> Thunk:
+    barriers, mask, shape = group.engine.mbarriers, group.mask, (group.n, group.lanes.count)
+    address, parity = (group.source(position, U32).fetch for position in range(2))
+    store = group.target(0, BOOL).store
+
+    def run() -> None:
+        found = np.zeros(shape, np.bool_)
+        addresses, parities = (np.broadcast_to(fetch(), shape) for fetch in (address, parity))
+        active = np.broadcast_to(True if mask is None else mask, shape)
+        for member, lane in zip(*np.nonzero(active & group.lanes.exists), strict=True):
+            at, index = int(addresses[member, lane]) + group.detail, group.operations[member].index
+            found[member, lane] = barriers.test(int(lane), at, int(parities[member, lane]), index)
+        store(found)
+
+    return group.finish(run)
 
 
 def _build(group: Group) -> Thunk:

@@ -64,3 +64,36 @@ def test_a_warp_that_looks_lets_the_one_it_waits_for_go_first() -> None:
     outcome, found = run(HANDING_OVER, "hand_over", 1, 64, 32, at_once=False)
     assert outcome.findings == ()
     assert found == [7] * 32
+
+
+TESTED = """
+extern "C" __global__ void test(int* unused, int* found) {
+    __shared__ __align__(8) unsigned long long barriers[2];
+    __shared__ int handed;
+    const unsigned at = (unsigned)__cvta_generic_to_shared(barriers), warp = threadIdx.x / 32;
+    if (threadIdx.x < BARRIERS)
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 32;" :: "r"(at + threadIdx.x * 8) : "memory");
+    __syncthreads();
+    if (threadIdx.x == 0) handed = 7;
+    if (warp == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(at + 8) : "memory");
+    unsigned done = 0, looks = 0;
+    for (; !done; ++looks)
+        asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], 0; selp.u32 %0, 1, 0, p; }"
+                     : "=r"(done) : "r"(at + warp * 8) : "memory");
+    found[threadIdx.x] = handed * 10 + (looks > 1);
+    if (warp == 1) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(at) : "memory");
+}
+"""
+"""A warp arrives where the other looks, which then arrives where the first one looks."""
+
+
+def test_a_warp_that_looks_at_a_barrier_lets_those_go_first_who_arrive() -> None:
+    outcome, found = run(TESTED.replace("BARRIERS", "2"), "test", 1, 64, 64, at_once=False)
+    assert outcome.findings == ()
+    assert found[:32] == [71] * 32  # nobody has arrived yet when this one looks for the first time
+    assert {one // 10 for one in found[32:]} == {7}
+
+
+def test_a_barrier_that_nobody_has_made_is_reported_when_it_is_looked_at() -> None:
+    outcome, _ = run(TESTED.replace("BARRIERS", "1"), "test", 1, 64, 64, at_once=False)
+    assert "barrier" in {finding.kind for finding in outcome.findings}
