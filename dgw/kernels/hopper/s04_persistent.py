@@ -36,8 +36,8 @@ def _choose_ahead(problem: Problem, pinned: Config, device: Device) -> selector.
 
     It pays where there is much to copy and most of the SMs have something to compute: one tile, or several if the
     first, during which all wait for chunks, is a long one. Copies and tiles of operands come and go on the same way
-    between L2 and SMs, so that pairs of CTAs share tiles (not where both operands lie across k, and it is slower); and
-    wide tiles wait less than the narrow ones of turns.
+    between L2 and SMs, so that pairs of CTAs share tiles (where both operands lie across k it did not help); and wide
+    tiles wait less than the narrow ones of turns.
     """
     wanted, size = pinned.get("COPY_AHEAD"), sum(alignment.workspaces(problem).values())
     if wanted == 0 or size == 0 or not (wanted or size >= LEAST_COPIED):
