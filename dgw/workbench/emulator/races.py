@@ -57,7 +57,7 @@ class Footprint:
         return self._warps
 
     def _find_own_conflict(self, total: int) -> bool:
-        owner = np.full(total, -1, dtype=np.int64)
+        owner = np.empty(total, dtype=np.int64)  # read only where it is written
         owner[self.granules] = self.lanes
         return bool((owner[self.granules] != self.lanes).any())
 
@@ -88,6 +88,7 @@ class SharedSpace(WindowSpace):
         self.read_set, self.write_set, self.pending_set = (np.zeros(words, dtype=np.uint64) for _ in range(3))
         self.log: list[_Logged] = []
         self._logged: set[tuple[int, str, int, int]] = set()  # ids of objects that the log keeps alive
+        self._stale = False  # some of the log may be forgotten since it was last pruned
         self.pending: list[tuple[Footprint, Site]] = []
         self.reset()
 
@@ -97,7 +98,7 @@ class SharedSpace(WindowSpace):
         self.blank.fill(~np.uint64(0))
         for words in (self.read_set, self.write_set, self.pending_set):
             words.fill(0)
-        self.log, self._logged, self.pending = [], set(), []
+        self.log, self._logged, self.pending, self._stale = [], set(), [], False
         warps, ctas = self.lanes.warps_per_cta, len(self.lanes.ctas)
         self.known = np.zeros((ctas, warps, warps), dtype=np.int64)
         self.known[:, np.arange(warps), np.arange(warps)] = 1
@@ -120,7 +121,7 @@ class SharedSpace(WindowSpace):
             self._report_pending(footprint, site, "read")
         elif _both(bits, self.blank):
             self._report_blank(footprint, site)
-        if _both(bits, self.write_set):
+        if self._meets(bits, "write"):
             self._compare(footprint, "read", site, ("write", "copy", "atomic"))
         np.bitwise_or(self.read_set, bits, out=self.read_set)
         self._note(footprint, "read", site)
@@ -135,11 +136,11 @@ class SharedSpace(WindowSpace):
         bits = footprint.bits
         if self.pending and _both(bits, self.pending_set):
             self._report_pending(footprint, site, "overwritten")
-        if _both(bits, self.write_set):
+        if self._meets(bits, "write"):
             self._compare(
                 footprint, kind, site, ("write", "copy", "atomic"), (plan, data) if data is not None else None
             )
-        if _both(bits, self.read_set):
+        if self._meets(bits, "read"):
             self._compare(footprint, kind, site, ("read",))
 
     def after_store(self, plan: Plan, site: Site, data: Array) -> None:
@@ -167,11 +168,20 @@ class SharedSpace(WindowSpace):
             self._report_pending(footprint, site, "updated")
         elif _both(bits, self.blank):
             self._report_blank(footprint, site)
-        if _both(bits, self.write_set):
+        if self._meets(bits, "write"):
             self._compare(footprint, "atomic", site, ("write", "copy"))
-        if _both(bits, self.read_set):
+        if self._meets(bits, "read"):
             self._compare(footprint, "atomic", site, ("read",))
         self.written(footprint, "atomic", site)
+
+    def _meets(self, bits: Words, kind: str) -> bool:
+        """Whether there are bits of earlier reads or else writes, of those that are not ordered before everything."""
+        if not _both(bits, self.read_set if kind == "read" else self.write_set):
+            return False
+        if not self._stale:
+            return True
+        self._prune()
+        return _both(bits, self.read_set if kind == "read" else self.write_set)
 
     def _note(self, footprint: Footprint, kind: str, site: Site) -> None:
         key = (id(footprint), kind, id(self.known), id(self.warp_clock))
@@ -219,7 +229,7 @@ class SharedSpace(WindowSpace):
             differs &= plan.active
         footprint = self.footprint(plan, site.width)
         lost = differs[footprint.members, footprint.lanes]
-        owner = np.full(self.total, -1, dtype=np.int64)
+        owner = np.empty(self.total, dtype=np.int64)
         owner[footprint.granules] = footprint.lanes
         lost &= owner[footprint.granules] != footprint.lanes
         for member in np.unique(footprint.members[lost]):
@@ -297,8 +307,7 @@ class SharedSpace(WindowSpace):
         moved = np.zeros(self.lanes.warps, dtype=np.bool_)
         moved[warps] = True
         self.warp_clock = self.warp_clock + moved
-        if self.log:
-            self._prune()
+        self._stale = True
 
     def first_byte(self, cta: int) -> int:
         """Where in the arena the shared memory of a CTA of the batch begins."""
@@ -306,10 +315,12 @@ class SharedSpace(WindowSpace):
 
     def filled(self, first: int, size: int) -> None:
         """Bytes of the arena that a copy engine has written: they are there for whoever waits for them."""
-        flags = np.zeros(self.total, dtype=np.uint8)
-        flags[first // self.granule : -(-(first + size) // self.granule)] = 1
+        begin, end = first // self.granule, -(-(first + size) // self.granule)
+        word, behind = begin // 64, -(-end // 64)
+        flags = np.zeros((behind - word) * 64, dtype=np.uint8)
+        flags[begin - word * 64 : end - word * 64] = 1
         bits: Words = np.packbits(flags, bitorder="little").view(np.uint64)
-        np.bitwise_and(self.blank, ~bits, out=self.blank)
+        self.blank[word:behind] &= ~bits
 
     def barrier(self, arrived: Array, everyone: bool, given: dict[int, Array] | None = None) -> None:
         """Warps (bool [warps of the batch]) waited for each other at a barrier, each CTA on its own.
@@ -320,6 +331,7 @@ class SharedSpace(WindowSpace):
         if everyone:
             self.log.clear()
             self._logged.clear()
+            self._stale = False
             self.read_set.fill(0)
             self.write_set.fill(0)
             return
@@ -333,10 +345,11 @@ class SharedSpace(WindowSpace):
             known[cta, here] = np.maximum(known[cta, here], joined)
             known[cta, here, here] += 1
         self.known = known
-        self._prune()
+        self._stale = True
 
     def _prune(self) -> None:
-        """Forget accesses that every warp of their CTA is ordered after."""
+        """Forget accesses that every warp of their CTA is ordered after: not with each barrier, but when one is met."""
+        self._stale = False
         per = self.lanes.warps_per_cta
         kept = []
         for entry in self.log:
