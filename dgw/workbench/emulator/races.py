@@ -345,10 +345,11 @@ class SharedSpace(WindowSpace):
             known[cta, here] = np.maximum(known[cta, here], joined)
             known[cta, here, here] += 1
         self.known = known
-        self._stale = True
+        self._prune()
 
     def _prune(self) -> None:
-        """Forget accesses that every warp of their CTA is ordered after: not with each barrier, but when one is met."""
+        """Forget accesses that every warp of their CTA is ordered after: with each barrier of a CTA, but after barriers
+        in shared memory, of which there are many, when one is met."""
         self._stale = False
         per = self.lanes.warps_per_cta
         kept = []
