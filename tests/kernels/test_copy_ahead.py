@@ -99,6 +99,14 @@ def test_copies_leave_registers_to_the_sums(tile: Config, layout: str, cache: Co
         compiles(PERSISTENT, problem, config, cache)
 
 
+@pytest.mark.parametrize("cluster", [{}, {"CLUSTER_M": 1, "CLUSTER_N": 1}, {"CLUSTER_M": 1, "CLUSTER_N": 2}], ids=str)
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_copies_leave_registers_to_each_other(layout: str, cluster: Config, cache: CompileCache) -> None:
+    """As chosen, and with other clusters, where both operands lie along k, across it, and one each way."""
+    problem = cube(2047, layout)
+    compiles(PERSISTENT, problem, PERSISTENT.config_for(problem, H200, {**cluster, "COPY_AHEAD": 1}), cache)
+
+
 def test_copies_pay_ahead_between_the_sizes_of_which_a_stored_run_has_both_ways() -> None:
     stored = json.loads((Path(__file__).resolve().parents[2] / "docs/h200/hopper-2.json").read_text())
     times = {row["claim"]: row["value"] for row in stored["shows"] if "COPY_AHEAD" in row["claim"]}

@@ -7,16 +7,25 @@
 // The kernel that multiplies starts where these blocks leave an SM, and waits for the last of them (wgmma_tile.cuh).
 #include "dgw/dependent_launch.cuh"
 #include "dgw/memory.cuh"
-#include "dgw/shifted_words.cuh"
 
 using namespace dgw;
+
+// Elements of two bytes `shift` to `shift` + 7 of the sixteen in `words`, in the first four words. 0 <= shift < 8.
+__device__ __forceinline__ void shift_down(u32 (&words)[8], int shift) {
+#pragma unroll
+    for (int w = 0; w < 6; ++w) words[w] = shift & 4 ? words[w + 2] : words[w];
+#pragma unroll
+    for (int w = 0; w < 5; ++w) words[w] = shift & 2 ? words[w + 1] : words[w];
+#pragma unroll
+    for (int w = 0; w < 4; ++w) words[w] = __funnelshift_r(words[w], words[w + 1], shift % 2 * 16);
+}
 
 // The eight elements from `address` on, of which `available` exist, somewhere in the sixteen of `words`; returns how
 // many elements are before them. What is not in the operand, `from` to `end`, may not be in memory: near its ends the
 // elements are loaded one by one.
 __device__ __forceinline__ int load(u32 (&words)[8], const char* address, int available, const char* from,
                                     const char* end) {
-    const int shift = elements_before(address);
+    const int shift = u32(u64(address)) / 2 % 8;
     const char* granule = address - shift * 2;
     if (available <= 0 || (granule >= from && granule <= end - 32)) {
         load_global<16>(words, granule, available > 0);

@@ -36,8 +36,8 @@ def _choose_ahead(problem: Problem, pinned: Config, device: Device) -> selector.
 
     It pays where there is much to copy and most of the SMs have something to compute: one tile, or several if the
     first, during which all wait for chunks, is a long one. Copies and tiles of operands come and go on the same way
-    between L2 and SMs, so that pairs of CTAs share tiles (where both operands lie across k it did not help); and wide
-    tiles wait less than the narrow ones of turns.
+    between L2 and SMs, so that pairs of CTAs share tiles, but where both operands lie across k: that is set by hand,
+    like the rows of tiles that are taken together. Wide tiles wait less than the narrow ones of turns.
     """
     wanted, size = pinned.get("COPY_AHEAD"), sum(alignment.workspaces(problem).values())
     if wanted == 0 or size == 0 or not (wanted or size >= LEAST_COPIED):
@@ -59,7 +59,7 @@ def _choose_ahead(problem: Problem, pinned: Config, device: Device) -> selector.
         return selector.choose(problem, pinned, device, possible) if wanted else None
     if "GROUP_M" in pinned or not _at_once(problem, found.config, device):
         return found
-    # nothing stays in L2 for tiles that come later: half as many rows together were a little faster
+    # half as many rows of tiles together as otherwise: nothing has to stay in L2 for tiles that come later
     return replace(found, config={**found.config, "GROUP_M": max(1, int(found.config["GROUP_M"]) // 2)})
 
 

@@ -15,21 +15,20 @@ __device__ __forceinline__ void copy_async(u32 target, const void* source) {
                      : "memory");
 }
 
-// The same; zeros, without an access to `source`, when `ok` is false.
+// The first `bytes` of 16 bytes, and zeros behind them; without any, no access to `source`.
+__device__ __forceinline__ void copy_async_part(u32 target, const void* source, int bytes) {
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(target), "l"(source), "r"(bytes) : "memory");
+}
+
+// BYTES; zeros, without an access to `source`, when `ok` is false.
 template <int BYTES>
 __device__ __forceinline__ void copy_async_or_zeros(u32 target, const void* source, bool ok) {
     if constexpr (BYTES == 16)
-        asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(target), "l"(source), "r"(ok ? 16 : 0)
-                     : "memory");
+        copy_async_part(target, source, ok ? 16 : 0);
     else
         asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], %2, %3;" ::"r"(target), "l"(source), "n"(BYTES),
                      "r"(ok ? BYTES : 0)
                      : "memory");
-}
-
-// The first `bytes` of 16 bytes, and zeros behind them; without any, no access to `source`.
-__device__ __forceinline__ void copy_async_part(u32 target, const void* source, int bytes) {
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(target), "l"(source), "r"(bytes) : "memory");
 }
 
 // BYTES consecutive bytes of a row in pieces of PIECE bytes. Unless they are WHOLE, only the first `available` elements

@@ -133,17 +133,19 @@ private:
     // Parity of the phase that a chunk ends of its barriers; for the first ones, of a phase that has ended.
     static __device__ __forceinline__ u32 phase(int chunk) { return u32((chunk - AT_ONCE) >> 1) & 1; }
 
+    // Has a part loaded of both operands' parts, of which A has the first `some`: the same instructions for both.
+    __device__ __forceinline__ void load_part(u32 slot, int chunk, u32 part, u32 some) const {
+        const bool first = part < some;
+        const Lines lines = first ? Lines(a) : Lines(b);
+        lines.load(slot, first ? PartsA::at(chunk, part) : PartsB::at(chunk, part - some));
+    }
+
     // Has part `part` of each of the first chunks loaded, if there is one.
     __device__ __forceinline__ void load_first(u32 slots, u32 part) const {
         const u32 some = a.count();
         if (part >= some + b.count()) return;
 #pragma unroll 1
-        for (int chunk = 0; chunk < next(0); ++chunk) {
-            if (part < some)
-                a.load(slots + chunk * PartsA::BYTES, chunk, part);
-            else
-                b.load(slots + chunk * PartsA::BYTES, chunk, part - some);
-        }
+        for (int chunk = 0; chunk < next(0); ++chunk) load_part(slots + chunk * PartsA::BYTES, chunk, part, some);
         commit_copies();
     }
 
@@ -156,10 +158,7 @@ private:
     // Has the part at `place` loaded, if there is one, and goes on to the next.
     __device__ __forceinline__ void load(u32 slot, Place& place, u32 some, u32 count) const {
         if (place.chunk < chunks) {
-            if (place.part < some)
-                a.load(slot, place.chunk, place.part);
-            else
-                b.load(slot, place.chunk, place.part - some);
+            load_part(slot, place.chunk, place.part, some);
             place.advance(count);
         }
         commit_copies();  // none, too: so many groups are under way whatever is left
